@@ -6,7 +6,12 @@ export default defineConfig({
   // A model can think for a long time before it sends the head of its response.
   originDeadline: '5m',
   units: {
-    tokens: { estimate: 'llm', actual: { usage: 'openai', includeUsage: true } },
+    // Files and forms cost 10,000 tokens, unless their response reports what they cost.
+    tokens: {
+      estimate: 'llm',
+      estimateUnreadable: 10_000,
+      actual: { usage: 'openai', includeUsage: true },
+    },
   },
   // Each team has keys of its own: npx sluicegate keys create --consumer team-a
   rules: [

@@ -123,9 +123,11 @@ function fixedEstimateOf(unit: Unit | undefined): number | undefined {
   return typeof unit?.estimate === 'number' ? unit.estimate : undefined
 }
 
-function compileUnit({ estimate, actual, ttl, onUnsettled, aboveLimit }: UnitInput): Unit {
+function compileUnit(input: UnitInput): Unit {
+  const { estimate, estimateUnreadable, actual, ttl, onUnsettled, aboveLimit } = input
   return {
     ...(estimate !== undefined && { estimate: estimate === 'llm' ? {} : estimate }),
+    ...(estimateUnreadable !== undefined && { estimateUnreadable }),
     ...(actual !== undefined && { actual: typeof actual === 'string' ? actual : sourceOf(actual) }),
     includesUsage: typeof actual === 'object' && actual.includeUsage === true,
     ...(typeof actual === 'object' &&

@@ -45,7 +45,7 @@ export interface RefusalInfo<Route extends string = string> extends HookContext<
    * - `limited`: a limit of the caller is reached.
    * - `shed`: the system is too busy, regardless of the caller.
    * - `unauthenticated`: the credential is missing or invalid.
-   * - `forbidden`: the caller is blocked.
+   * - `forbidden`: the caller is blocked, or its body cannot be read for an estimate (400, 408, 415).
    * - `failed_closed`: the store does not answer.
    * - `unverifiable`: the issuer of the token does not answer.
    */

@@ -24,6 +24,8 @@ export type ActualSource = AmountSource | 'bytes' | 'ms' | 'hook'
 export interface Unit {
   /** What is reserved for a request that has no amount from elsewhere. */
   estimate?: number | LlmEstimate
+  /** With an estimate from the body: what a request costs whose body is not JSON. Absent: it is refused. */
+  estimateUnreadable?: number
   /** Absent: a request to the gateway costs what was estimated. */
   actual?: ActualSource
   /** Whether the gateway asks the origin to report usage in streams. */

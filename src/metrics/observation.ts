@@ -11,7 +11,8 @@ import type { Verdict } from '../script/evaluation.ts'
  * - `allowed`, `limited`: decided by the rules.
  * - `shed`: refused because the system is full (503).
  * - `failed_open`: admitted although a rule that applies was not counted. `failed_closed`: refused for that reason (503).
- * - `unauthenticated` (401): the credential is missing or not valid. `forbidden` (403): the caller is blocked.
+ * - `unauthenticated` (401): the credential is missing or not valid. `forbidden`: the caller is blocked (403), or its body cannot be
+ *   read for an estimate (400, 408, 415).
  * - `unverifiable`: the issuer of its token did not answer (503).
  *
  * If the store should have decided the request but did not, the request also has a cause, even if the isolate counted by itself and the

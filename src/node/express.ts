@@ -14,6 +14,7 @@ import {
   type GuardPlatform,
 } from '../set-ups/guard/guard.ts'
 import { createReadOn, type ReadOn } from '../set-ups/http/tap-pump.ts'
+import { declaredTypeOf } from '../usage/body-type.ts'
 import { tapResponse } from './tap-response.ts'
 
 declare module 'node:http' {
@@ -171,12 +172,19 @@ const AMBIGUOUS = /[\\#]|\/(?:\.|%2e){1,2}(?=[/?]|$)/i
 /** The body that middleware such as `express.json()` has parsed. Undefined without such a body, and for one that cannot be JSON. */
 function parsedBodyOf(req: IncomingMessage): string | Uint8Array<ArrayBuffer> | undefined {
   const { body } = req as { body?: unknown }
+  if (isLeftBehind(body, req)) return undefined
   if (typeof body === 'string' || body instanceof Uint8Array) return body as string | Uint8Array<ArrayBuffer>
   try {
     return typeof body === 'object' ? JSON.stringify(body) : undefined
   } catch {
     return undefined
   }
+}
+
+/** The parsers of Express 4 make an object without members of a body that they have not read, such as a form. */
+function isLeftBehind(body: unknown, { headers }: IncomingMessage): boolean {
+  const isEmpty = typeof body === 'object' && body !== null && Object.keys(body).length === 0
+  return isEmpty && declaredTypeOf(headers['content-type']) !== 'json'
 }
 
 /**

@@ -1,148 +1,263 @@
-/** Estimates how many tokens a request to a language model will take, from its body, which goes on to the origin unchanged. */
+/** Estimates how many tokens a request to a language model will take, from its body, which goes on to the origin. */
 import { SYSTEM_TIMER, type Timer } from '../clock.ts'
-import { readUpTo, resumeBody } from './read-body.ts'
-import { MAX_AMOUNT, NO_TOKENS, type Tokens } from './tokens.ts'
-import { askForUsage, concat } from './usage-chunk.ts'
+import { createUsageAsker, MAX_ADDED, type UsageAsker } from './ask-for-usage.ts'
+import type { BodyHold } from './body-room.ts'
+import { type DeclaredType, declaredTypeOf, foreignCharsetOf, isWideText } from './body-type.ts'
+import { concat } from './concat.ts'
+import { LlmScan, type OutputSettings } from './llm-scan.ts'
+import { type Beginning, readBeginning, resumeBody } from './read-body.ts'
+import { NO_TOKENS, type Tokens } from './tokens.ts'
 
 export interface LlmRequestSettings {
-  /** A larger body is not read; its estimate follows from its length (bytes, default 256,000). */
+  /** So much of a body is read before the request is decided (bytes, default 256,000). The rest is read while it passes. */
   maxBytes?: number | undefined
-  /** The tokens of output if the request does not name a maximum (default 1000). For embeddings, which have no output: 0. */
-  defaultOutput?: number | undefined
-  /** The largest estimate of output. Default: `MAX_AMOUNT`. */
-  maxOutput?: number | undefined
-  /** Adds `stream_options.include_usage` to chat completions of OpenAI that stream (default `false`). */
+  /** Asks for the usage of completions that stream (default `false`). */
   includeUsage?: boolean | undefined
+  /** The room for what is read. Default: unbounded. */
+  hold?: BodyHold
   /** Ends the reading of a slow body; tests pass their own. */
   timer?: Timer
 }
 
 export interface LlmRequest {
-  /** Forward this request. It has the same body as the given one, unless `hidesUsage` is true. */
+  /** Forward this request. It has the same body as the given one, unless `hidesUsage`. */
   request: Request
-  tokens: Tokens
   /**
-   * - `read`: from the whole body.
-   * - `too-large`: from the length of the body and the default; also while the isolate reads too many bodies.
-   * - `too-slow`: likewise, because it did not end within 10 s, or came in tiny chunks.
-   * - `not-json`: likewise, because the body is not a JSON object.
-   * - `no-body`: 0.
-   * - `broken`: likewise, because the client broke off its body.
-   * - `failed`: likewise, because something else has read it.
+   * - `read`: the whole body was read.
+   * - `passing`: its beginning was read. The rest is read while it passes.
+   * - `unread`: something else has read it, or will.
+   * - `no-body`: there is none.
+   * - `broken`: the client broke it off.
+   * - `refused`: see `refusal`.
    */
-  how: 'read' | 'too-large' | 'too-slow' | 'not-json' | 'no-body' | 'broken' | 'failed'
-  /** The request asks the origin for a chunk that the client must not get. */
-  hidesUsage: boolean
-  /** Is aborted when the client breaks off the rest of a body that was not read to its end. Absent: the platform notices it. */
+  how: 'read' | 'passing' | 'unread' | 'no-body' | 'broken' | 'refused'
+  /** What it is estimated to take, as far as it is known now. Call again when a body has passed. */
+  tokens(settings?: OutputSettings): Tokens
+  /** The body is not JSON, so that the tokens say nothing. */
+  isUnreadable(): boolean
+  /** Why the request must not be forwarded, or was broken off while its body passed. */
+  refusal(): BodyRefusal | undefined
+  /** The request asks the origin for a chunk that the client must not get; as far as it is known now. */
+  hidesUsage(): boolean
+  /** It may still turn out that `hidesUsage`. */
+  mayHideUsage: boolean
+  /** Is aborted when the client breaks off the rest of a body that passes. Absent: the platform notices it. */
   bodyFailed?: AbortSignal
 }
 
+/** `slow`: it did not arrive in time. `full`: there is no room to read it. Otherwise: why the body cannot be read. */
+export type BodyRefusal = { reason: 'slow' | 'full' } | { reason: 'not-json'; detail: string }
+
 const DEFAULT_MAX_BYTES = 256_000
 
-const DEFAULT_OUTPUT = 1000
-const BYTES_PER_TOKEN = 4
+const UNBOUNDED: BodyHold = { isKnown: true, take: () => true, give() {} }
+
+/** Of Workers: a stream that is sent with Content-Length. */
+declare const FixedLengthStream: (new (length: number) => TransformStream) | undefined
 
 /** Estimates a request. Never rejects. */
 export async function readLlmRequest(
   request: Request,
   settings: LlmRequestSettings = {},
 ): Promise<LlmRequest> {
-  const { maxBytes = DEFAULT_MAX_BYTES, includeUsage = false, timer = SYSTEM_TIMER } = settings
+  const { maxBytes = DEFAULT_MAX_BYTES, hold = UNBOUNDED, timer = SYSTEM_TIMER } = settings
+  const type = request.headers.get('content-type')
+  const declared = declaredTypeOf(type)
   const length = lengthOf(request)
-  const guess = (how: LlmRequest['how'], bytes: number): LlmRequest => ({
-    ...{ request, how, hidesUsage: false },
-    tokens: tokensOf(bytes, undefined, settings),
+  const scan = new LlmScan()
+  const unread = (): LlmRequest => ({
+    ...resultOf(request, 'unread', scan),
+    // A body of unknown length may have any.
+    tokens: output => scan.tokens(output, length || maxBytes),
+    isUnreadable: () => declared === 'multipart',
   })
   // Express passes on the request without its body.
-  if (!request.body && (length > 0 || request.headers.has('transfer-encoding')))
-    return guess('failed', length)
-  if (!request.body) return { request, tokens: NO_TOKENS, how: 'no-body', hidesUsage: false }
-  if (length > maxBytes) return guess('too-large', length)
+  if (!request.body && (length > 0 || request.headers.has('transfer-encoding'))) return unread()
+  if (!request.body) return withoutBody(request, scan)
+  const charset = foreignCharsetOf(type)
+  if (charset !== undefined && declared === 'json')
+    return refused(request, scan, { reason: 'not-json', detail: `is declared as ${charset.slice(0, 20)}` })
   try {
-    // A body with a length goes on as the platform delivers it. If it is broken off, its length shows that. Of one without, a copy would
-    // end as if it was complete.
-    const isCopied = length > 0 || isBodiless(request)
-    const body = isCopied ? request.clone().body : request.body
-    const reader = (body as ReadableStream<Uint8Array>).getReader()
-    const beginning = await readUpTo(reader, maxBytes, timer)
-    const { how } = beginning
-    const text = concat(beginning.chunks)
-    if (isCopied && how) reader.cancel().catch(() => {})
-    if (how) {
-      const guessed = guess(how, Math.max(length, text.byteLength))
-      if (isCopied) return guessed
-      const { body, failed } = resumeBody(reader, beginning, timer)
-      return { ...guessed, request: withBody(request, body), bodyFailed: failed }
-    }
-    const parsed = parseObject(text)
-    // That it could be parsed shows that it is not compressed, whatever Content-Encoding says.
-    const edited = includeUsage && parsed ? askForUsage(text, parsed) : undefined
-    // Some origins refuse a body in chunks, without Content-Length.
-    const forwarded = edited || !isCopied ? withBody(request, edited ?? text) : request
+    // Requests of these methods cannot be created with a body, so they keep theirs.
+    const keepsBody = request.method === 'GET' || request.method === 'HEAD'
+    const body = (keepsBody ? request.clone().body : request.body) as ReadableStream<Uint8Array>
+    const reader = body.getReader()
+    const isOpen = () => scan.problem === undefined && (declared === 'json' || scan.canBeObject)
+    const beginning = await readBeginning(reader, {
+      ...{ maxBytes, timer, hold },
+      see(chunk) {
+        scan.feed(chunk)
+        return isOpen()
+      },
+    })
+    const { how, chunks } = beginning
+    if (how === undefined) scan.finish()
+    const isEmpty = how === undefined && scan.bytes === 0
+    const isRefused = declared === 'json' && scan.problem !== undefined && !isEmpty
+    if (keepsBody || isRefused || how === 'too-slow' || how === 'no-room' || how === 'broken')
+      reader.cancel().catch(() => {})
+    if (how === 'too-slow') return refused(request, scan, { reason: 'slow' })
+    if (how === 'no-room') return refused(request, scan, { reason: 'full' })
+    if (how === 'broken') return resultOf(request, 'broken', scan)
+    if (isRefused)
+      return refused(request, scan, { reason: 'not-json', detail: problemOf(request, scan, chunks) })
+
     // In workerd, a request with Content-Length: 0 has a body without bytes.
-    if (text.byteLength === 0) return { ...guess('no-body', 0), request: forwarded, tokens: NO_TOKENS }
-    if (!parsed) return { ...guess('not-json', text.byteLength), request: forwarded }
+    if (isEmpty) return withoutBody(keepsBody ? request : withBody(request, new Uint8Array()), scan)
+    const passing: PassingBody = { request, declared, length, scan, isOpen, reader, beginning, hold, timer }
+    if (keepsBody) {
+      const rest = how === undefined ? 0 : Math.max(0, length - scan.bytes)
+      return {
+        ...resultOf(request, 'read', scan),
+        tokens: output => scan.tokens(output, rest),
+        isUnreadable: () => !isOpen(),
+      }
+    }
+    const isWhole = how === undefined
+    const asker =
+      settings.includeUsage && isOpen()
+        ? createUsageAsker(isEnd => asks(request, scan, isWhole || isEnd))
+        : undefined
+    if (how !== undefined) return passOn(passing, declared === 'json' ? asker : undefined)
+    const text = concat(chunks)
+    const edited = asker?.edit(text) ?? [text]
     return {
-      request: forwarded,
-      tokens: tokensOf(text.byteLength, outputOf(parsed), settings),
-      how: 'read',
-      hidesUsage: edited !== undefined,
+      ...resultOf(withBody(request, edited.length === 1 ? text : concat(edited)), 'read', scan),
+      isUnreadable: () => !isOpen(),
+      hidesUsage: () => edited.length > 1,
     }
   } catch {
-    return guess('failed', length)
+    return unread()
   }
 }
 
-/** Requests of these methods cannot be created with a body. */
-const isBodiless = ({ method }: Request) => method === 'GET' || method === 'HEAD'
+const resultOf = (request: Request, how: LlmRequest['how'], scan: LlmScan): LlmRequest => ({
+  ...{ request, how, mayHideUsage: false },
+  tokens: output => scan.tokens(output),
+  isUnreadable: () => false,
+  refusal: () => undefined,
+  hidesUsage: () => false,
+})
 
-/** The largest number of output tokens that a request allows; undefined if it does not say. */
-function outputOf(body: Readonly<Record<string, unknown>>): number | undefined {
-  const maxima = [body.max_tokens, body.max_completion_tokens, body.max_output_tokens].filter(isCount)
-  if (maxima.length === 0) return undefined
-  // `best_of` of completions: so many are generated, and `n` of them are returned.
-  const choices = Math.max(1, ...[body.n, body.best_of].filter(isCount))
-  return Math.max(...maxima) * choices * promptsIn(body)
+const withoutBody = (request: Request, scan: LlmScan): LlmRequest => ({
+  ...resultOf(request, 'no-body', scan),
+  tokens: () => NO_TOKENS,
+})
+
+const refused = (request: Request, scan: LlmScan, refusal: BodyRefusal): LlmRequest => ({
+  ...resultOf(request, 'refused', scan),
+  refusal: () => refusal,
+})
+
+/** What is wrong with a body, as the end of a sentence. */
+function problemOf(
+  request: Request,
+  { problem = '' }: LlmScan,
+  [first = new Uint8Array()]: Uint8Array[],
+): string {
+  if (isWideText(first)) return 'is UTF-16 or UTF-32'
+  const coding = request.headers.get('content-encoding')
+  return coding === null ? problem : `${problem}, and has a Content-Encoding`
 }
 
-/** Completions can have a list of prompts, each with outputs of its own. A list of numbers is one prompt, in tokens. */
-const promptsIn = ({ prompt }: Readonly<Record<string, unknown>>): number =>
-  Array.isArray(prompt) && typeof prompt[0] !== 'number' ? Math.max(1, prompt.length) : 1
+/**
+ * Whether the request has to ask for its usage: if it may stream, and is not certainly one of another API. An origin may have read a member that
+ * only comes later, so before the end the doubt counts.
+ */
+function asks({ url }: Request, { streams, kinds }: LlmScan, isEnd: boolean): boolean {
+  const isCompletion =
+    kinds.has('messages') || kinds.has('prompt') || new URL(url).pathname.endsWith('/completions')
+  return isEnd ? streams && isCompletion : isCompletion || !kinds.has('input')
+}
 
-const isCount = (value: unknown): value is number => Number.isInteger(value) && (value as number) >= 0
+interface PassingBody {
+  request: Request
+  declared: DeclaredType
+  length: number
+  scan: LlmScan
+  /** Nothing that was read is wrong. */
+  isOpen(): boolean
+  reader: ReadableStreamDefaultReader<Uint8Array>
+  beginning: Beginning
+  hold: BodyHold
+  timer: Timer
+}
 
-function tokensOf(
-  bytes: number,
-  output: number | undefined,
-  { defaultOutput = DEFAULT_OUTPUT, maxOutput = MAX_AMOUNT }: LlmRequestSettings,
-): Tokens {
+/** Passes on a body of which the beginning was read, and reads the rest on its way. */
+function passOn(passing: PassingBody, asker: UsageAsker | undefined): LlmRequest {
+  const { request, declared, length, scan, isOpen, reader, beginning, hold, timer } = passing
+  const sentLength = length > 0 && asker ? length + MAX_ADDED : length
+  let isWhole = false
+  let sent = 0
+  let refusal: BodyRefusal | undefined
+
+  function check(): void {
+    if (declared !== 'json') return
+    const detail = scan.problem ?? (sent > scan.bytes + MAX_ADDED ? 'has too many stream_options' : undefined)
+    if (detail === undefined) return
+    refusal = { reason: 'not-json', detail }
+    throw new Error(`The body ${detail}.`)
+  }
+
+  const { body, failed } = resumeBody(
+    reader,
+    beginning,
+    { timer, hold },
+    {
+      pass(chunk, isRest) {
+        if (isRest && isOpen()) scan.feed(chunk)
+        else if (isRest) scan.bytes += chunk.byteLength
+        const out = asker?.edit(chunk) ?? [chunk]
+        for (const { byteLength } of out) sent += byteLength
+        check()
+        return out
+      },
+      end() {
+        isWhole = true
+        scan.finish()
+        check()
+        // White space at the end of JSON means nothing.
+        const missing = length > 0 && asker ? sentLength - sent : 0
+        return [new Uint8Array(Math.max(0, missing)).fill(SPACE)]
+      },
+    },
+  )
   return {
-    ...NO_TOKENS,
-    input: Math.min(Math.ceil(bytes / BYTES_PER_TOKEN), MAX_AMOUNT),
-    output: Math.min(output ?? defaultOutput, maxOutput, MAX_AMOUNT),
+    ...resultOf(withBody(request, body, sentLength), 'passing', scan),
+    tokens: output => scan.tokens(output, isWhole ? 0 : Math.max(0, length - scan.bytes)),
+    isUnreadable: () => !isOpen(),
+    refusal: () => refusal,
+    hidesUsage: () => asker?.hasAsked() ?? false,
+    mayHideUsage: asker !== undefined,
+    bodyFailed: failed,
   }
 }
+
+const SPACE = 32
 
 /** Content-Length, or 0 if it is not known. */
 function lengthOf({ headers }: Request): number {
   const length = headers.get('content-length')
-  return length !== null && /^\d{1,15}$/.test(length) ? Number(length) : 0
+  return length !== null && /^[0-9]{1,15}$/.test(length) ? Number(length) : 0
 }
 
-function parseObject(text: Uint8Array): Record<string, unknown> | undefined {
-  try {
-    const body: unknown = JSON.parse(new TextDecoder().decode(text))
-    return typeof body === 'object' && body !== null && !Array.isArray(body)
-      ? (body as Record<string, unknown>)
-      : undefined
-  } catch {
-    return undefined
-  }
-}
-
-function withBody(request: Request, body: Uint8Array<ArrayBuffer> | ReadableStream): Request {
+/** Some origins refuse a body in chunks, without Content-Length. */
+function withBody(
+  request: Request,
+  body: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>,
+  length = 0,
+): Request {
   const headers = new Headers(request.headers)
-  if (headers.has('content-length') && body instanceof Uint8Array)
-    headers.set('content-length', String(body.byteLength))
-  return new Request(request, { body, headers, duplex: 'half' } as RequestInit)
+  const bytes = body instanceof Uint8Array ? body.byteLength : length
+  if (headers.has('content-length')) headers.set('content-length', String(bytes))
+  const sent = body instanceof Uint8Array || length === 0 ? body : withLength(body, length)
+  return new Request(request, { body: sent, headers, duplex: 'half' } as RequestInit)
+}
+
+function withLength(body: ReadableStream<Uint8Array>, length: number): ReadableStream<Uint8Array> {
+  if (typeof FixedLengthStream === 'undefined') return body
+  const { readable, writable } = new FixedLengthStream(length)
+  // A body that fails breaks off the request.
+  body.pipeTo(writable).catch(() => {})
+  return readable
 }

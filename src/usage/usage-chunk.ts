@@ -3,52 +3,10 @@
  * have not asked may not expect. So the gateway asks, and takes this chunk out again. The other chunks have `"usage": null`, which
  * stays.
  */
+import { concat } from './concat.ts'
 import { createEventReader } from './event-stream.ts'
 import { isUsageChunk, USAGE_OBJECT } from './formats.ts'
-import { createJsonValues } from './json-values.ts'
 import { KeptBytes } from './kept-bytes.ts'
-
-/**
- * Adds `stream_options: { include_usage: true }` to a chat completion that streams. All other bytes stay as they are.
- * @param text the body of the request
- * @param body the same, parsed
- * @returns undefined if there is nothing to add
- */
-export function askForUsage(
-  text: Uint8Array<ArrayBuffer>,
-  body: Readonly<Record<string, unknown>>,
-): Uint8Array<ArrayBuffer> | undefined {
-  const { messages, stream, stream_options: options } = body
-  if (stream !== true || !Array.isArray(messages)) return undefined
-  // Other values are a mistake that the origin replies to.
-  if (typeof (options ?? {}) !== 'object' || Array.isArray(options)) return undefined
-  if ((options as { include_usage?: unknown } | null | undefined)?.include_usage === true) return undefined
-  const values = createJsonValues([['stream_options']])
-  values.feed(text)
-  const [place] = values.found
-  const added = JSON.stringify({ ...(options as object | null | undefined), include_usage: true })
-  if (place && JSON.stringify(place.value) === JSON.stringify(options))
-    return replaced(text, place.from, place.to, added)
-  // At the end: the client's own may be too long to be found, and origins read the last one.
-  const end = text.lastIndexOf(CLOSE_OBJECT)
-  return replaced(text, end, end, `,"stream_options":${added}`)
-}
-
-const CLOSE_OBJECT = 125
-
-function replaced(text: Uint8Array, from: number, to: number, replacement: string): Uint8Array<ArrayBuffer> {
-  return concat([text.subarray(0, from), new TextEncoder().encode(replacement), text.subarray(to)])
-}
-
-export function concat(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(parts.reduce((sum, { byteLength }) => sum + byteLength, 0))
-  let at = 0
-  for (const part of parts) {
-    bytes.set(part, at)
-    at += part.byteLength
-  }
-  return bytes
-}
 
 export interface UsageChunkFilter {
   /** Returns the events that are complete, and holds back the beginning of the next one. */

@@ -184,6 +184,11 @@ describe('a mistake in units', () => {
       withUnit({ estimate: -1 }),
       ['units.tokens.estimate: -1 is not an amount. Write a whole number from 1 to 1000000000.'],
     ],
+    [
+      'a price of bodies that are not read',
+      withUnit({ ...TOKENS, estimateUnreadable: 5000 }),
+      ["units.tokens.estimateUnreadable: has no effect without estimate: 'llm'. Leave it out."],
+    ],
     ['an estimate in words', withUnit({ estimate: 'many' }), [`units.tokens.estimate: 'many' ${ESTIMATE}`]],
     ['an estimate in a list', withUnit({ estimate: [] }), [`units.tokens.estimate: [] ${ESTIMATE}`]],
     [
@@ -489,6 +494,12 @@ describe('a mistake in units', () => {
 })
 
 describe('a warning', () => {
+  const UNREADABLE =
+    "units.tokens.estimateUnreadable: is missing: files, forms and other bodies that are not JSON get a 415 where 'day' applies. Write what such a request costs, or count only the paths of models, as in match: { path: '/v1/(chat/completions|completions|responses|embeddings)' }."
+  const withLlm = (changes: object) => {
+    const { rules, ...config } = withUnit({ estimate: 'llm', actual: { usage: 'openai' } }, changes)
+    return { ...config, rules: [...rules, ALL] }
+  }
   const warningsIn = (config: unknown) =>
     warningsOf(checkConfig(config)).map(({ path, message }) => `${path}: ${message}`)
 
@@ -513,7 +524,7 @@ describe('a warning', () => {
     [
       'a limit that callers share, and that one estimate can use up',
       {
-        ...withUnit({ estimate: 'llm', actual: { usage: 'openai' } }),
+        ...withUnit({ estimate: 'llm', estimateUnreadable: 5000, actual: { usage: 'openai' } }),
         rules: [RULE, { ...RULE, name: 'all', by: 'global', limit: 9e6 }],
       },
       [
@@ -523,7 +534,10 @@ describe('a warning', () => {
     [
       'no warning: the limit of the caller refuses larger estimates',
       {
-        ...withUnit({ estimate: { maxOutput: 4000 }, actual: { usage: 'openai' }, aboveLimit: 'refuse' }),
+        ...withUnit({
+          ...{ estimate: { maxOutput: 4000 }, estimateUnreadable: 5000, aboveLimit: 'refuse' },
+          actual: { usage: 'openai' },
+        }),
         rules: [RULE, { ...RULE, name: 'all', by: 'global', limit: 9e6 }],
       },
       [],
@@ -533,6 +547,31 @@ describe('a warning', () => {
       { ...withUnit(TOKENS), rules: [RULE, { ...RULE, name: 'all', by: 'global', limit: 9e6 }] },
       [],
     ],
+    ['a missing price of bodies that are not JSON', withLlm({}), [UNREADABLE]],
+    ...['/v1/*', '/v1/:a/completions{/*}?', '/v1/(files|completions)', '/v1/(completions|files)'].map(
+      (path): [string, object, string[]] => [`and at ${path}`, withLlm({ match: { path } }), [UNREADABLE]],
+    ),
+    [
+      'and on a route',
+      {
+        ...withLlm({ match: { routes: ['models', 'all'] } }),
+        routes: [
+          { name: 'models', match: { path: '/v1/responses' } },
+          { name: 'all', match: { path: '/v1/*' } },
+        ],
+        rules: [{ ...RULE, match: { routes: ['models', 'all'] } }, ALL],
+      },
+      [UNREADABLE],
+    ],
+    ...[
+      ['the paths of models', { path: '/v1/(chat/completions|completions|responses|embeddings)' }],
+      ['one path', { path: '/v1/messages' }],
+      ['requests without a body', { methods: ['GET', 'DELETE'] }],
+    ].map(([what, match]): [string, object, string[]] => [
+      `no warning: the rule counts only ${what}`,
+      { ...withLlm({ match }), rules: [{ ...RULE, match }, ALL] },
+      [],
+    ]),
     ['no warning: two rules of different units', withRule({ limit: 1e9 }), []],
     [
       'a rule with countIf covers no request',

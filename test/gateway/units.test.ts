@@ -402,6 +402,127 @@ describe('a rule with a unit', () => {
     expect(received.filter(Boolean)).toEqual([body])
   })
 
+  const ASKING: UnitInput = { estimate: 'llm', actual: { usage: 'openai', includeUsage: true } }
+  const JSON_TYPE = { 'content-type': 'application/json' }
+
+  it.each<[string, string | Uint8Array<ArrayBuffer>, Record<string, string>, number, string]>([
+    ['NaN', '{"messages":[],"stream":true,"x":NaN}', JSON_TYPE, 400, 'The body is not JSON at byte 34.'],
+    [
+      'UTF-16',
+      Uint8Array.from(Buffer.from('\ufeff{}', 'utf16le')),
+      JSON_TYPE,
+      400,
+      'The body is UTF-16 or UTF-32.',
+    ],
+    [
+      'a form',
+      'a=1',
+      { 'content-type': 'application/x-www-form-urlencoded' },
+      415,
+      'not known what it costs',
+    ],
+    ['a file', '--a', { 'content-type': 'multipart/form-data; boundary=a' }, 415, 'not known what it costs'],
+  ])(
+    'refuses a body whose cost cannot be read, before anything is spent: %s',
+    async (_, body, headers, status, detail) => {
+      const received = vi.fn<Reply>(usage(30))
+      api.reply = received
+      const key = await gateway.key('acme')
+      const response = await appWith(ASKING)('/', { key, method: 'POST', body, headers })
+      expect([response.status, response.headers.get('content-type')]).toEqual([
+        status,
+        'application/problem+json',
+      ])
+      expect(((await response.json()) as { detail: string }).detail).toContain(detail)
+      expect(received).not.toHaveBeenCalled()
+      await expectLeft(key, 10_000)
+    },
+  )
+
+  it('counts a body that is not JSON as estimateUnreadable, and what the reply reports instead', async () => {
+    const key = await gateway.key('acme')
+    const app = appWith({ ...ASKING, estimateUnreadable: 700 })
+    api.reply = json({ usage: { prompt_tokens: 14, completion_tokens: 45 } })
+    const body = new FormData()
+    body.set('file', new Blob(['x'.repeat(100_000)]))
+    expect(await leftBy(app, key, { method: 'POST', body })).toBe(9300)
+    await expectLeft(key, 10_000 - 59)
+    api.reply = json({ text: 'hello' })
+    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    expect(await leftBy(app, key, { method: 'POST', body })).toBe(10_000 - 59 - 700)
+    await expectLeft(key, 10_000 - 59 - 700)
+    log.mockRestore()
+  })
+
+  it.each(['1', '"true"', '{}', 'false,"stream":true'])(
+    'charges a stream what it costs, whatever stream says: %s',
+    async stream => {
+      api.reply = (_, response, text) => {
+        const { stream_options: options } = JSON.parse(text || '{}')
+        const last = { choices: [], usage: { prompt_tokens: 10, completion_tokens: 2000 } }
+        response.writeHead(200, { 'content-type': 'text/event-stream' })
+        response.end(
+          options?.include_usage === true ? `data: ${JSON.stringify(last)}\n\n` : 'data: [DONE]\n\n',
+        )
+      }
+      const key = await gateway.key('acme')
+      for (const [i, path] of ['/v1/chat/completions', '/v1/completions'].entries()) {
+        const body = `{${i ? '"prompt":"a"' : '"messages":[]'},"max_tokens":1,"stream":${stream}}`
+        const response = await appWith(ASKING)(path, { key, method: 'POST', body, headers: JSON_TYPE })
+        expect(await response.text()).toBe('')
+        await expectLeft(key, 10_000 - (i + 1) * 2010)
+      }
+    },
+  )
+
+  /** A body in these chunks. */
+  function inChunks(...texts: string[]): RequestInit {
+    const chunks = texts.map(text => new TextEncoder().encode(text))
+    const body = new ReadableStream({
+      pull(controller) {
+        const chunk = chunks.shift()
+        if (chunk) controller.enqueue(chunk)
+        else controller.close()
+      },
+    })
+    return { method: 'POST', body, headers: JSON_TYPE, duplex: 'half' } as RequestInit
+  }
+
+  it('charges a large request without usage what its rest says', async () => {
+    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const key = await gateway.key('acme')
+    api.reply = json({})
+    const small = { ...ASKING, estimate: { maxBytes: 10 } }
+    const chunks = [`{"messages":["${'x'.repeat(86)}`, `${'x'.repeat(86)}"],"max_tokens":4000}`]
+    expect(await leftBy(appWith(small), key, inChunks(...chunks))).toBe(10_000 - 25 - 1000)
+    await expectLeft(key, 10_000 - Math.ceil(chunks.join('').length / 4) - 4000)
+    log.mockRestore()
+  })
+
+  it('refuses a large request whose rest is not JSON, and charges it all the same', async () => {
+    const received = vi.fn<Reply>(usage(30))
+    api.reply = received
+    const key = await gateway.key('acme')
+    const small = { ...ASKING, estimate: { maxBytes: 10 } }
+    const body = inChunks('{"messages":[],"max_tokens":70', ',"x":NaN}')
+    const response = await appWith(small)('/', { key, ...body })
+    expect(response.status).toBe(400)
+    expect(await response.json()).toMatchObject({ detail: expect.stringContaining('is not JSON at byte 36') })
+    expect(received).not.toHaveBeenCalled()
+    await expectLeft(key, 10_000 - 80)
+  })
+
+  it('reserves for a picture what it costs, not its text', async () => {
+    const key = await gateway.key('acme')
+    api.reply = json({ usage: { prompt_tokens: 1049, completion_tokens: 59 } })
+    const url = `data:image/png;base64,${'A'.repeat(900_000)}`
+    const content = [{ type: 'image_url', image_url: { url } }]
+    const body = JSON.stringify({ max_tokens: 300, messages: [{ role: 'user', content }] })
+    const left = await leftBy(appWith(ASKING), key, { method: 'POST', body, headers: JSON_TYPE })
+    expect(left).toBeGreaterThan(10_000 - 3779 - 300 - 60)
+    await expectLeft(key, 10_000 - 1108)
+  })
+
   it("does not forward a body that its client has broken off, with the estimate 'llm', and counts nothing", async () => {
     const key = await gateway.key('acme')
     const app = appWith({ estimate: 'llm', actual: { usage: 'openai' } })
@@ -414,12 +535,12 @@ describe('a rule with a unit', () => {
     await expectLeft(key, 10_000)
   })
 
-  it('breaks off the request to the origin when its client breaks off a body that is too large to be read', async () => {
+  it('breaks off the request to the origin when its client breaks off a large body', async () => {
     const key = await gateway.key('acme')
     const app = appWith({ estimate: 'llm', actual: { usage: 'openai' } })
     const received = vi.fn<Reply>(usage(30))
     api.reply = received
-    const chunks = [new Uint8Array(300_000), new Uint8Array(1000)]
+    const chunks = ['{"a":"' + 'x'.repeat(300_000), 'x'].map(text => new TextEncoder().encode(text))
     const body = new ReadableStream({
       pull(controller) {
         const chunk = chunks.shift()

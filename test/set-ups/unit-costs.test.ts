@@ -210,6 +210,65 @@ describe('a request to a model', () => {
     expect((await fetch(url, { method: 'POST', body: 'id=1' })).status).toBe(200)
   })
 
+  it('is refused if its body cannot be read, before guarded code or a Hono app gets it', async () => {
+    const app = new Hono()
+    app.use(sluice(CONFIG, { env: store.env }, quickTime()))
+    const run = vi.fn(() => new Response())
+    app.post('/', run)
+    const guarded = guard(CONFIG, { env: store.env })((_: Request) => run())
+    const sends: ((init: RequestInit) => Response | Promise<Response>)[] = [
+      init => guarded(new Request('http://a.test/', init)),
+      init => app.request('/', init),
+    ]
+    const form = new FormData()
+    form.set('file', new Blob(['x']))
+    for (const send of sends) {
+      const headers = { 'content-type': 'application/json' }
+      const notJson = await send({ method: 'POST', body: '{"messages":[],"x":NaN}', headers })
+      expect([notJson.status, leftIn(notJson)]).toEqual([400, []])
+      expect((await send({ method: 'POST', body: form })).status).toBe(415)
+    }
+    expect(run).not.toHaveBeenCalled()
+    await expectLeft([10_000, 10_000])
+  })
+
+  it('reaches guarded code whole if it is large, and costs what its rest says', async () => {
+    const tokens = { estimate: { maxBytes: 100 }, actual: { usage: 'openai' as const, includeUsage: true } }
+    const config = { ...CONFIG, units: { ...CONFIG.units, tokens } }
+    const guarded = createGuard(config, { env: store.env }, quickTime())
+    const body = `{"messages":["${'x'.repeat(3000)}"],"stream":true,"max_tokens":30}`
+    const stream = new Blob([body.slice(0, 1000), body.slice(1000)]).stream()
+    const headers = { 'content-type': 'application/json', 'content-length': String(body.length) }
+    const init = { method: 'POST', body: stream, headers, duplex: 'half' } as RequestInit
+    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const response = await guarded(new Request('http://a.test/', init), [], async (_, copy) => {
+      expect(await copy.json()).toMatchObject({ stream: true, stream_options: { include_usage: true } })
+      return Response.json({})
+    })
+    await response.text()
+    await expectLeft([10_000 - Math.ceil(body.length / 4) - 30, 10_000 - 50])
+    log.mockRestore()
+  })
+
+  it('is not estimated by what the parsers of Express leave behind of a form', async () => {
+    const middleware = expressGuard(CONFIG, { env: store.env }, quickTime())
+    const run = vi.fn()
+    const server = createServer((req, res) => {
+      Object.assign(req, { body: {} })
+      middleware(req, res, () => {
+        run()
+        res.end()
+      })
+    })
+    servers.push(server)
+    await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve))
+    const body = new FormData()
+    body.set('file', new Blob(['x'.repeat(1000)]))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+    expect((await fetch(url, { method: 'POST', body })).status).toBe(415)
+    expect(run).not.toHaveBeenCalled()
+  })
+
   it('costs its estimate if the user’s code throws: it may have called a model', async () => {
     const guarded = createGuard(CONFIG, { env: store.env }, quickTime())
     const failing = guarded(new Request('http://a.test/', { method: 'POST', body: BODY }), [], () => {

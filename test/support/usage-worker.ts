@@ -40,18 +40,21 @@ export default {
     const { readOnMs, ...settings } = JSON.parse(request.headers.get('x-settings') ?? '{}') as Settings
     const llm = await readLlmRequest(request, settings)
     const reports: UsageReport[] = []
-    const state = { how: llm.how, estimate: llm.tokens, isSignalAborted: false, reports }
+    const state = { how: llm.how, estimate: llm.tokens(), isSignalAborted: false, reports }
     cases[request.headers.get('x-case') ?? 'unnamed'] = state
     llm.request.signal.addEventListener('abort', () => {
       state.isSignalAborted = true
     })
     const headers = new Headers(llm.request.headers)
-    headers.set('accept-encoding', acceptEncoding(headers.get('accept-encoding'), llm.hidesUsage))
+    headers.set(
+      'accept-encoding',
+      acceptEncoding(headers.get('accept-encoding'), llm.mayHideUsage || llm.hidesUsage()),
+    )
     const init = { headers, encodeResponseBody: 'manual', signal: llm.bodyFailed } as RequestInit
     const target = new Request(env.ORIGIN_URL + pathname, llm.request)
     const response = await fetch(target, init)
     const usage = pathname === '/v1/messages' ? 'anthropic' : 'openai'
-    const reader = createUsageReader({ tokens: { usage } }, response, { hidesUsage: llm.hidesUsage })
+    const reader = createUsageReader({ tokens: { usage } }, response, { hidesUsage: llm.hidesUsage() })
     const reply = new Response(response.body, response)
     reader.cleanHeaders(reply.headers)
     const background = (task: Promise<unknown>) => context.waitUntil(task)

@@ -1,55 +1,11 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { askForUsage, createUsageChunkFilter } from '../../src/usage/usage-chunk.ts'
+import { createUsageChunkFilter } from '../../src/usage/usage-chunk.ts'
 import { randomCases } from '../selection.ts'
 import { forEvery } from '../support/property.ts'
 
 const bytesOf = (text: string) => new TextEncoder().encode(text)
 const textOf = (bytes: Uint8Array) => new TextDecoder().decode(bytes)
-
-describe('a chat completion that streams asks for its usage', () => {
-  const edit = (text: string) => {
-    const edited = askForUsage(bytesOf(text), JSON.parse(text))
-    return edited && textOf(edited)
-  }
-
-  it.each([
-    [
-      '{"stream":true,"messages":[]}',
-      '{"stream":true,"messages":[],"stream_options":{"include_usage":true}}',
-    ],
-    [
-      ' { "seed": 9007199254740993, "messages":[], "stream":true, "t":1.0}',
-      ' { "seed": 9007199254740993, "messages":[], "stream":true, "t":1.0,"stream_options":{"include_usage":true}}',
-    ],
-    [
-      '{"stream":true,"stream_options":{"include_obfuscation":false},"messages":["é"]}',
-      '{"stream":true,"stream_options":{"include_obfuscation":false,"include_usage":true},"messages":["é"]}',
-    ],
-    [
-      '{"messages":["é"],"stream":true,"stream_options":{"include_usage":false}}',
-      '{"messages":["é"],"stream":true,"stream_options":{"include_usage":true}}',
-    ],
-    [
-      '{"messages":[],"stream_options":null,"stream":true}',
-      '{"messages":[],"stream_options":{"include_usage":true},"stream":true}',
-    ],
-  ])('%s', (text, edited) => {
-    expect(edit(text)).toBe(edited)
-  })
-
-  it.each([
-    '{"messages":[]}',
-    '{"messages":[],"stream":false}',
-    '{"messages":[],"stream":"true"}',
-    '{"input":"a","stream":true}',
-    '{"messages":[],"stream":true,"stream_options":{"include_usage":true}}',
-    '{"messages":[],"stream":true,"stream_options":"wrong"}',
-    '{"messages":[],"stream":true,"stream_options":[]}',
-  ])('but not %s', text => {
-    expect(edit(text)).toBe(undefined)
-  })
-})
 
 const USAGE = [
   'data: {"id":"1","choices":[],"usage":{"prompt_tokens":3}}',

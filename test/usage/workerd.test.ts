@@ -246,8 +246,8 @@ describe('the body of a request', () => {
   it.each([
     ['in chunks', 'read', 1000, undefined],
     ['with its length', 'read', 1000, 1000],
-    ['in chunks', 'too-large', 3_000_000, undefined],
-    ['with its length', 'too-large', 3_000_000, 3_000_000],
+    ['in chunks', 'passing', 3_000_000, undefined],
+    ['with its length', 'passing', 3_000_000, 3_000_000],
   ] as const)('%s reaches the origin unchanged: %s, %i bytes', async (_, how, bytes, length) => {
     const name = newName()
     const start = '{"max_tokens":5,"messages":["'
@@ -269,6 +269,34 @@ describe('the body of a request', () => {
     const { 'content-length': sentLength, 'transfer-encoding': encoding } = call.headers
     if (length || how === 'read') expect([sentLength, encoding]).toEqual([String(text.length), undefined])
     else expect(encoding).toBe('chunked')
+  })
+})
+
+describe('a large body that has to ask for its usage', () => {
+  it.each([undefined, 1])('gets %s Content-Length, and is asked for it', async withLength => {
+    const name = newName()
+    const text = JSON.stringify({
+      stream: true,
+      messages: [{ role: 'user', content: 'x'.repeat(3_000_000) }],
+    })
+    const client = httpRequest(`${worker.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: {
+        ...headersOf(name, {}, { includeUsage: true }),
+        'content-type': 'application/json',
+        ...(withLength && { 'content-length': text.length }),
+      },
+    })
+    for (let at = 0; at < text.length; at += 50_000) client.write(text.slice(at, at + 50_000))
+    client.end()
+    const response = await new Promise<IncomingMessage>((resolve, reject) => {
+      client.once('response', resolve).once('error', reject)
+    })
+    response.resume()
+    expect(response.statusCode).toBe(200)
+    const { body, headers } = callOf(name)!
+    expect(body).toEqual({ ...JSON.parse(text), stream_options: { include_usage: true } })
+    expect(headers['content-length']).toBe(withLength && String(text.length + 64))
   })
 })
 

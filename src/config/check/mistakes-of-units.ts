@@ -1,6 +1,7 @@
 /** Finds mistakes in `units` and `countIf` that the schema cannot find: between their settings, and with the rest of the config. */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { ALGORITHM_NAMES } from '../../algorithms/index.ts'
+import { pathMatcher } from '../../patterns/patterns.ts'
 import { canSettle, type GatewayRule, type LimitRule, REQUESTS } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { needsCredential } from '../identity-parts.ts'
@@ -26,8 +27,8 @@ export function mistakesOfUnits({
   const mistakes = Object.entries(units).flatMap(([name, unit]): Mistake[] => {
     const path = `units.${name}`
     const taken = TAKEN[name] && [{ path, message: `is the unit of ${TAKEN[name]}. Choose another name.` }]
-    const ofActual = mistakesOfActual(unit, hooks.actual !== undefined)
-    return taken || ofActual.map(([key, message]) => ({ path: `${path}.${key}`, message }))
+    const ofUnit = [...mistakesOfActual(unit, hooks.actual !== undefined), ...mistakesOfUnreadable(unit)]
+    return taken || ofUnit.map(([key, message]) => ({ path: `${path}.${key}`, message }))
   })
   if (hooks.actual && !Object.values(units).some(({ actual }) => actual === 'hook')) {
     const message = "is never called: no unit has actual: 'hook'. Add it to a unit, or leave this out."
@@ -65,6 +66,13 @@ function mistakesOfActual({ actual }: UnitInput, hasHook: boolean): [key: string
     isUnused ? [[`actual.${key}`, `has no effect without ${needed}. Leave it out.`]] : [],
   )
 }
+
+function mistakesOfUnreadable({ estimate, estimateUnreadable }: UnitInput): [key: string, message: string][] {
+  if (estimateUnreadable === undefined || isFromBody(estimate)) return []
+  return [['estimateUnreadable', "has no effect without estimate: 'llm'. Leave it out."]]
+}
+
+const isFromBody = (estimate: UnitInput['estimate']) => estimate === 'llm' || typeof estimate === 'object'
 
 const hasUnit = ({ unit = REQUESTS }: RuleInput | LimitRuleInput) => unit !== REQUESTS
 
@@ -129,10 +137,8 @@ const SETTLING = ALGORITHM_NAMES.filter(name => canSettle(ALL_ALGORITHMS.countin
  * Warns about estimates that use up a whole limit, about those with which a caller can use up the limit of others, and about units that no
  * rule counts.
  */
-export function warningsOfUnits(
-  { units = {}, rules = [], limits = {} }: ConfigInput,
-  compiled: readonly GatewayRule[],
-): Mistake[] {
+export function warningsOfUnits(config: ConfigInput, compiled: readonly GatewayRule[]): Mistake[] {
+  const { units = {}, rules = [], limits = {} } = config
   const counted = new Set([...rules, ...Object.values(limits).flat()].map(({ unit }) => unit))
   const unused = Object.keys(units).filter(name => !counted.has(name))
   return [
@@ -140,6 +146,7 @@ export function warningsOfUnits(
       path: `units.${name}`,
       message: `is not counted: no rule has unit: '${name}'. Add it to a rule, or leave the unit out.`,
     })),
+    ...warningsOfUnreadable(config),
     ...compiled.flatMap(({ unit, cost, settlement, quota, limit }, i): Mistake[] => {
       if (unit === REQUESTS || settlement?.aboveLimit !== 'clamp' || cost <= quota.burst) return []
       const message = `${limit} is below the estimate of a request (${cost} ${unit}): each request reserves the whole limit, so an identity can have only one at a time. Raise it, or lower units.${unit}.estimate.`
@@ -151,14 +158,43 @@ export function warningsOfUnits(
   ]
 }
 
+/** Asks for the price of bodies that are not JSON, unless rules count only paths of models, which take nothing else. */
+function warningsOfUnreadable({ units = {}, rules = [], routes = [], hooks }: ConfigInput): Mistake[] {
+  return Object.entries(units).flatMap(([name, { estimate, estimateUnreadable }]): Mistake[] => {
+    if (!isFromBody(estimate) || estimateUnreadable !== undefined || hooks?.amounts) return []
+    const open = rules.filter(rule => rule.unit === name && rule.mode !== 'off' && takesFiles(rule, routes))
+    if (open.length === 0) return []
+    const names = open.map(rule => `'${rule.name}'`)
+    const where = names.length > 1 ? `${listed(names, 'and')} apply` : `${names[0]} applies`
+    const message = `is missing: files, forms and other bodies that are not JSON get a 415 where ${where}. Write what such a request costs, or count only the paths of models, as in ${MODEL_MATCH}.`
+    return [{ path: `units.${name}.estimateUnreadable`, message }]
+  })
+}
+
+const MODEL_MATCH = "match: { path: '/v1/(chat/completions|completions|responses|embeddings)' }"
+
+/** Paths of APIs of models end like this, and the patterns that are only for them. */
+const MODEL_PATH = /(?:completions|responses|messages|embeddings|generateContent)[)}]*$/i
+/** Paths at which these APIs take files. */
+const FILE_PATHS = ['/v1/files', '/v1/audio/transcriptions', '/v1/images/edits', '/files']
+const WITH_BODY = ['POST', 'PUT', 'PATCH']
+
+/** Whether a rule may count requests whose bodies are not JSON. */
+function takesFiles({ match = {} }: RuleInput, routes: NonNullable<ConfigInput['routes']>): boolean {
+  const isOpen = ({ methods, path }: { methods?: string[] | undefined; path?: string | undefined }) =>
+    (!methods || methods.some(method => WITH_BODY.includes(method))) &&
+    (path === undefined || !MODEL_PATH.test(path) || FILE_PATHS.some(file => pathMatcher(path)(file)))
+  const ofRoutes = match.routes && routes.filter(({ name }) => match.routes!.includes(name))
+  return isOpen(match) && (!ofRoutes || ofRoutes.some(route => isOpen(route.match)))
+}
+
 /** Whether callers share a limit, and no limit of their own refuses an estimate that they choose by the body of their request. */
 function letsCallerReserveAll(
   { unit, by, mode = 'enforce' }: RuleInput,
   { units = {}, rules = [] }: Pick<ConfigInput, 'units' | 'rules'>,
 ): boolean {
   const { estimate, aboveLimit } = units[unit ?? REQUESTS] ?? {}
-  const isChosen = estimate === 'llm' || typeof estimate === 'object'
-  if (!isChosen || mode !== 'enforce' || isOfCaller(by)) return false
+  if (!isFromBody(estimate) || mode !== 'enforce' || isOfCaller(by)) return false
   const hasOwnLimit = rules.some(each => each.unit === unit && isOfCaller(each.by))
   return aboveLimit !== 'refuse' || !hasOwnLimit
 }

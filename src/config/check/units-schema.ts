@@ -16,7 +16,7 @@ const llmEstimate = settings(
     maxOutput: v.optional(units(1)),
     /** The tokens of the response if the request sets no maximum. Default: 1000 tokens. */
     defaultOutput: v.optional(units(0)),
-    /** The bytes of a request body that are read. The tokens of a larger one are its Content-Length / 4. Default: 256 kB. */
+    /** The bytes of a request body that are read before the decision. The rest of a larger one is read while it passes. Default: 256 kB. */
     maxBytes: v.optional(units(1, 10e6)),
   },
   ESTIMATE,
@@ -69,7 +69,7 @@ const fields = settings(
       ),
     ),
     /**
-     * With `usage: 'openai'`: adds `stream_options.include_usage` to streamed chat requests, and removes the chunk with the usage from
+     * With `usage: 'openai'`: adds `stream_options.include_usage` to streamed completions, and removes the chunk with the usage from
      * the response (default `false`). Without that option, such a stream reports no usage.
      */
     includeUsage: v.optional(flag),
@@ -97,7 +97,7 @@ const unit = settings(
   {
     /**
      * The amount that is reserved for a request: a number, or `'llm'`, which reads it from the body of a request to a language model:
-     * the prompt (bytes / 4), and its maximum of output tokens. The hook `amounts` replaces it. Default: none.
+     * the prompt (bytes / 4, and pictures by their sizes), and its maximum of output tokens. The hook `amounts` replaces it. Default: none.
      */
     estimate: v.optional(
       v.lazy(input =>
@@ -110,6 +110,11 @@ const unit = settings(
               : llm,
       ),
     ),
+    /**
+     * With the estimate `'llm'`: what a request costs whose body is not JSON, such as a file or a form. Default: none, such a request is
+     * refused (415).
+     */
+    estimateUnreadable: v.optional(units(1)),
     /**
      * Where the gateway, a guard or a middleware finds what a request has cost: one of `usage`, `header` and `json`, the `'bytes'` of
      * the response body, its duration in `'ms'`, or the `'hook'` `actual`. Limits by name have `settle` instead. Default: a

@@ -10,6 +10,7 @@ import type { Log } from '../../log.ts'
 import { isRead } from '../../usage/reads.ts'
 import type { Amounts } from '../../usage/usage.ts'
 import { anyEstimated, estimatesFromBody } from './amounts-needed.ts'
+import type { Caller } from './caller.ts'
 import {
   createDecideRequest,
   type DecideIdentified,
@@ -18,9 +19,11 @@ import {
 } from './decide-request.ts'
 import type { DecidedRequest } from './decided-request.ts'
 import { type CostOf, costInRequests } from './demand-rules.ts'
-import type { createEstimateAmounts, EstimatedRequest } from './estimate-amounts.ts'
+import type { createEstimateAmounts } from './estimate-amounts.ts'
+import { type EstimatedRequest, withoutBody } from './estimated-request.ts'
 import { type Forwarded, replyToGoneClient } from './forward.ts'
 import { httpMethodsOf } from './methods.ts'
+import { problem } from './problem.ts'
 import type { Reporting } from './report.ts'
 import { costWithoutReply, createAmountSettler, type SettleParts } from './settle-amounts.ts'
 import { createReadOn, createTapPump } from './tap-pump.ts'
@@ -61,9 +64,8 @@ function withAmounts(
   const readOn = config.onClientGone === 'read-on' ? createReadOn() : undefined
   const estimate = estimatesFromBody(config)
     ? parts.createEstimateAmounts(units)
-    : async (request: Request, _: unknown, amounts: Amounts): Promise<EstimatedRequest> => ({
-        ...{ request, amounts, hidesUsage: false, isBroken: false },
-      })
+    : async (request: Request, _: Caller, __: unknown, amounts: Amounts): Promise<EstimatedRequest> =>
+        withoutBody(request, amounts)
 
   /** The units that a request does not cost, because it only reads what was made before. */
   function freeUnits(request: Request, rules: readonly GatewayRule[]): Amounts {
@@ -82,17 +84,23 @@ function withAmounts(
     estimated: EstimatedRequest,
     background: Background,
   ): Settling {
-    const { request: copy, bodyFailed, hidesUsage, isBroken } = estimated
-    const reserved = { reservation: stake?.reservation, hidesUsage }
+    const { request: copy, bodyFailed, isBroken } = estimated
+    const reservedBy = (hidesUsage: boolean) => ({ reservation: stake?.reservation, hidesUsage })
     const holdsUnits =
       'verdicts' in decision && decision.verdicts.some(({ rule, allowed }) => allowed && countsInFlight(rule))
     // Until the request is forwarded, it costs nothing.
     let end = (ending: Ending) => finish(ending, () => 0)
 
+    /** What is not found in the reply costs the estimate. A large body has shown on its way what that is. */
+    const finishKnowingBody: typeof finish = (ending, settling) => {
+      if (!bodyFailed || settling === 'unsettled') finish(ending, settling)
+      else finish(ending, rule => settling?.(rule) ?? estimated.amounts()[rule.unit])
+    }
+
     /** Finds the cost of a reply. @returns the reply to pass on */
     function follow(forwarded: Forwarded, startedAt: number): Forwarded {
-      end = finish
-      const cost = settler.follow(forwarded, reserved, startedAt)
+      end = finishKnowingBody
+      const cost = settler.follow(forwarded, reservedBy(estimated.hidesUsage()), startedAt)
       if (!cost) return forwarded
       // An exception must not keep the request from ending, or its reservation would be renewed as long as this isolate lives.
       end = ending =>
@@ -100,7 +108,7 @@ function withAmounts(
           cost
             .end(ending)
             .catch(error => void logException(log, error))
-            .then(actualOf => runOrLog(log, () => finish(ending, actualOf))),
+            .then(actualOf => runOrLog(log, () => finishKnowingBody(ending, actualOf))),
         )
       return {
         ...forwarded,
@@ -110,13 +118,17 @@ function withAmounts(
     }
 
     return {
-      finish: ending => end(ending),
+      finish(ending) {
+        estimated.release()
+        end(ending)
+      },
       async forward(request, context, forward) {
         if (isBroken) return replyToGoneClient()
         const startedAt = now()
         // From here on, an exception does not say that nothing was done.
-        end = ending => finish(ending, costWithoutReply(500))
-        const encoding = settler.acceptEncoding(request.headers.get('accept-encoding'), reserved)
+        end = ending => finishKnowingBody(ending, costWithoutReply(500))
+        const mayHide = estimated.mayHideUsage || estimated.hidesUsage()
+        const encoding = settler.acceptEncoding(request.headers.get('accept-encoding'), reservedBy(mayHide))
         const forwarded = await forward(copy, {
           ...context,
           ...(copy !== request && { copy, bodyFailed }),
@@ -129,24 +141,37 @@ function withAmounts(
         runOrLog(log, () => {
           reply = follow(forwarded, startedAt)
         })
-        return reply
+        // The body was broken off on its way to the origin, because it is not JSON. What it has cost until then is not given back.
+        const refusal = forwarded.isFromSluice && estimated.refusal()
+        return refusal ? { ...reply, response: problem(refusal) } : reply
       },
     }
   }
 
   return decide => async (identified, background) => {
-    const { request, matched, amounts: given = {} } = identified
-    const estimated = await estimate(request, matched.rules, {
-      ...freeUnits(request, matched.rules),
-      ...given,
-    })
-    const { amounts } = estimated
+    const { request, caller, matched, amounts: given = {} } = identified
+    const free = freeUnits(request, matched.rules)
+    const estimated = await estimate(request, caller, matched.rules, { ...free, ...given })
+    const refusal = estimated.refusal()
+    if (refusal) {
+      estimated.release()
+      return { unread: { kind: 'unread', problem: refusal } }
+    }
+    const amounts = estimated.amounts()
     const costOf: CostOf = (rule, matched) => {
       const { unit, cost } = rule
       if (unit === REQUESTS) return costInRequests(rule, matched)
       return Object.hasOwn(amounts, unit) ? amounts[unit]! : cost
     }
-    const decided = await decide({ ...identified, costOf }, background)
-    return { ...decided, ...settling(decided, estimated, background) }
+    try {
+      const decided = await decide({ ...identified, costOf }, background)
+      if ('unread' in decided) return decided
+      // Without the store, a made-up key is admitted as well.
+      if (decided.decision.kind === 'allowed' && !decided.decision.degraded) estimated.rememberCaller()
+      return { ...decided, ...settling(decided, estimated, background) }
+    } finally {
+      // What passes is held until it has passed, or the request is over.
+      if (!estimated.bodyFailed) estimated.release()
+    }
   }
 }

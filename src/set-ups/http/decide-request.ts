@@ -18,6 +18,7 @@ import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import type { Matched, MatchRequest } from './match.ts'
 import type { OriginLoad } from './origin-load.ts'
+import type { Unread } from './ruling.ts'
 import type { classOfRequest } from './traffic-class.ts'
 import { runOrLog } from './unexpected.ts'
 
@@ -43,11 +44,11 @@ export interface IdentifiedRequest extends AppliedHooks {
   costOf?: CostOf
 }
 
-/** Decides a request by its rules. @returns also the caller in the mode in which it was decided */
+/** Decides a request by its rules. @returns also the caller in the mode in which it was decided; or why its body was not read */
 export type DecideIdentified = (
   identified: IdentifiedRequest,
   background: Background,
-) => Promise<Decided & Pick<DecidedRequest, 'forward'> & { caller: Caller }>
+) => Promise<(Decided & Pick<DecidedRequest, 'forward'> & { caller: Caller }) | { unread: Unread }>
 
 /** Dependencies of the decision. */
 export interface DecideRequestParts {
@@ -145,6 +146,7 @@ export function createDecideRequest(
       }
 
       const decided = await decide({ request, ...applied, trafficClass }, background)
+      if ('unread' in decided) return { matched, caller, ruling: decided.unread, ...WITHOUT_STORE }
       const { decision, outcome } = decided
       // An exception must not lose the decision, which has already spent units and must still be finished.
       if (outcome) {

@@ -35,6 +35,8 @@ export function describeRefusal(ruling: Exclude<Ruling, Allowed>): Problem {
       return forbidden('consumer')
     case 'unavailable':
       return unavailable(ruling)
+    case 'unread':
+      return ruling.problem
   }
 }
 

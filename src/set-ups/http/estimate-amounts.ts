@@ -3,23 +3,14 @@
  * units need neither does not carry this file.
  */
 import type { GatewayRule } from '../../config/compile-rule.ts'
-import type { LlmEstimate, Unit, Units } from '../../config/units-shape.ts'
-import { readLlmRequest } from '../../usage/llm-request.ts'
-import { type Tokens, type Weights, weigh } from '../../usage/tokens.ts'
+import type { Unit, Units } from '../../config/units-shape.ts'
+import { createBodyRoom } from '../../usage/body-room.ts'
+import { type BodyRefusal, type LlmRequest, readLlmRequest } from '../../usage/llm-request.ts'
+import { type Weights, weigh } from '../../usage/tokens.ts'
 import type { Amounts } from '../../usage/usage.ts'
-
-export interface EstimatedRequest {
-  /** Forward this request. */
-  request: Request
-  /** By unit. A unit that is left out costs its fixed estimate. */
-  amounts: Amounts
-  /** The request asks the origin for usage that the client must not get. */
-  hidesUsage: boolean
-  /** The client has broken off the body, so the request must not be forwarded: workerd can end such a body as if it were whole. */
-  isBroken: boolean
-  /** Is aborted when the client breaks off the rest of its body. */
-  bodyFailed?: AbortSignal | undefined
-}
+import type { Caller } from './caller.ts'
+import { type EstimatedRequest, withoutBody } from './estimated-request.ts'
+import type { Problem } from './problem.ts'
 
 /**
  * Estimates a request. Never rejects.
@@ -29,44 +20,90 @@ export interface EstimatedRequest {
  */
 export type EstimateAmounts = (
   request: Request,
+  caller: Caller,
   rules: readonly GatewayRule[],
   known: Amounts,
 ) => Promise<EstimatedRequest>
 
 export function createEstimateAmounts(units: Units): EstimateAmounts {
-  return async (request, rules, known) => {
-    const counted = [...new Set(rules.map(({ unit }) => unit))]
-    const includeUsage = counted.some(name => units.get(name)?.includesUsage)
-    const estimated = counted.filter(
-      name => typeof units.get(name)?.estimate === 'object' && !Object.hasOwn(known, name),
-    )
-    const amounts: Record<string, number> = { ...known }
-    let result: EstimatedRequest = { request, amounts, hidesUsage: false, isBroken: false }
+  const room = createBodyRoom()
 
-    async function read(settings: LlmEstimate): Promise<Tokens> {
-      const { request, tokens, how, hidesUsage, bodyFailed } = await readLlmRequest(result.request, {
-        ...settings,
-        includeUsage,
-      })
-      result = {
-        ...{ request, amounts, hidesUsage: hidesUsage || result.hidesUsage },
-        isBroken: how === 'broken' || result.isBroken,
-        bodyFailed: bodyFailed ?? result.bodyFailed,
-      }
-      return tokens
+  return async (request, { credential, addressIdentity }, rules, known) => {
+    const counted = [...new Set(rules.map(({ unit }) => unit))].flatMap(name => units.get(name) ?? [])
+    const includeUsage = counted.some(({ includesUsage }) => includesUsage)
+    const estimated = rules.flatMap(({ unit: name }): [string, Unit][] => {
+      const unit = units.get(name)
+      return typeof unit?.estimate === 'object' && !Object.hasOwn(known, name) ? [[name, unit]] : []
+    })
+    if (!includeUsage && estimated.length === 0) return withoutBody(request, known)
+    const caller = credential?.digest ?? addressIdentity
+    const hold = room.open(caller, credential?.isVerified ?? false, addressIdentity)
+    const read = await readLlmRequest(request, {
+      ...{ includeUsage, hold },
+      maxBytes: Math.max(0, ...estimated.map(([, unit]) => maxBytesOf(unit))) || undefined,
+    })
+    return {
+      ...{ request: read.request, hidesUsage: read.hidesUsage, mayHideUsage: read.mayHideUsage },
+      ...{ isBroken: read.how === 'broken', bodyFailed: read.bodyFailed },
+      amounts: () => ({
+        ...known,
+        ...Object.fromEntries(estimated.map(([name, unit]) => [name, amountOf(read, unit)])),
+      }),
+      refusal: () => refusalOf(read, estimated),
+      rememberCaller: () => room.remember(caller),
+      release: () => hold.give(),
     }
-
-    // Nearly always one set of settings, so that the body is read once.
-    const bySettings = Map.groupBy(estimated, name => JSON.stringify(units.get(name)!.estimate))
-    for (const [settings, names] of bySettings) {
-      const tokens = await read(JSON.parse(settings))
-      // At least one unit: a request that reserves nothing is not settled.
-      for (const name of names) amounts[name] = Math.max(1, weigh(tokens, weightsOf(units.get(name)!)))
-    }
-    if (includeUsage && bySettings.size === 0) await read({})
-    return result
   }
+}
+
+const DEFAULT_MAX_BYTES = 256_000
+
+const maxBytesOf = ({ estimate }: Unit) =>
+  (typeof estimate === 'object' && estimate.maxBytes) || DEFAULT_MAX_BYTES
+
+/** At least one unit: a request that reserves nothing is not settled. */
+function amountOf(read: LlmRequest, unit: Unit): number {
+  if (read.isUnreadable() && unit.estimateUnreadable !== undefined) return unit.estimateUnreadable
+  const settings = typeof unit.estimate === 'object' ? unit.estimate : {}
+  return Math.max(1, weigh(read.tokens(settings), weightsOf(unit)))
 }
 
 const weightsOf = ({ actual }: Unit): Weights | undefined =>
   typeof actual === 'object' && 'usage' in actual ? actual.weights : undefined
+
+function refusalOf(read: LlmRequest, estimated: readonly [string, Unit][]): Problem | undefined {
+  const refusal = read.refusal()
+  if (refusal) return problemOf(refusal)
+  const hasNoPrice = estimated.some(([, { estimateUnreadable }]) => estimateUnreadable === undefined)
+  return hasNoPrice && read.isUnreadable() ? NO_PRICE : undefined
+}
+
+const FULL_RETRY_SECONDS = 1
+
+function problemOf(refusal: BodyRefusal): Problem {
+  switch (refusal.reason) {
+    case 'slow':
+      return {
+        ...{ status: 408, title: 'Request Timeout' },
+        detail:
+          'The body did not arrive within 30 s. Nothing was charged. Send it again, on a faster connection.',
+      }
+    case 'full':
+      return {
+        ...{ status: 503, title: 'Service Unavailable' },
+        detail: `Too many bodies are being sent at once. Nothing was charged. Try again in ${FULL_RETRY_SECONDS} s.`,
+        headers: { 'retry-after': String(FULL_RETRY_SECONDS) },
+      }
+    case 'not-json':
+      return {
+        ...{ status: 400, title: 'Bad Request' },
+        detail: `The body ${refusal.detail}. Send JSON (RFC 8259) in UTF-8, without Content-Encoding.`,
+      }
+  }
+}
+
+const NO_PRICE: Problem = {
+  ...{ status: 415, title: 'Unsupported Media Type' },
+  detail:
+    'The body is not a JSON object, so it is not known what it costs. Nothing was charged. Send JSON, or ask the operator of the service to set estimateUnreadable.',
+}

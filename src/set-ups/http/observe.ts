@@ -69,6 +69,8 @@ function outcomeOf(ruling: Ruling): RequestOutcome {
       return 'forbidden'
     case 'unavailable':
       return 'failed_closed'
+    case 'unread':
+      return ruling.problem.status === 503 ? 'shed' : 'forbidden'
   }
 }
 
@@ -83,6 +85,8 @@ function reasonOf(ruling: Ruling): string | undefined {
       return ruling.what
     case 'blocked':
       return 'consumer'
+    case 'unread':
+      return 'body'
     case 'allowed':
     case 'denied':
     case 'shed':

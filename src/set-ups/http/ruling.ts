@@ -2,8 +2,9 @@
 import type { RefusedCredential } from '../../credentials/credential.ts'
 import type { Decision, Denied } from '../../limiter/decision.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
+import type { Problem } from './problem.ts'
 
-export type Ruling = Decision | EarlyRefusal | Shed
+export type Ruling = Decision | EarlyRefusal | Shed | Unread
 
 /** Refused because of the request alone, without asking the store. */
 export type EarlyRefusal = Unauthenticated | Forbidden
@@ -23,6 +24,12 @@ export interface Unauthenticated {
 export interface Shed {
   kind: 'shed'
   verdict: ShedVerdict
+}
+
+/** Refused without asking the store, because its body could not be read for an estimate. */
+export interface Unread {
+  kind: 'unread'
+  problem: Problem
 }
 
 /** Blocked by the config. */

@@ -120,6 +120,10 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
   /** Events with output since the last usage. */
   let deltas = 0
 
+  const { outputEvent } = format
+  /** The last name of an event with output, which most others have, too: comparing it is fast. */
+  let outputName: string | undefined
+
   /** Searching each event would take half as much time again, so only what follows the usage is searched, such as a cost. */
   function isOutput(data: string): boolean {
     const { outputMember } = format
@@ -150,7 +154,13 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
       return true
     },
     noteEvent(name, data) {
-      if (name === undefined ? isOutput(data) : name.endsWith(format.outputEvent)) deltas += 1
+      if (name === undefined) {
+        if (isOutput(data)) deltas += 1
+      } else if (name === outputName) deltas += 1
+      else if (name.endsWith(outputEvent)) {
+        outputName = name
+        deltas += 1
+      }
     },
     tokens() {
       const { input, output = 0, cached = 0, cacheWrite = 0 } = latest

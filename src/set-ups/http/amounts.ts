@@ -85,7 +85,10 @@ function withAmounts(
     background: Background,
   ): Settling {
     const { request: copy, bodyFailed, isBroken } = estimated
-    const reservedBy = (hidesUsage: boolean) => ({ reservation: stake?.reservation, hidesUsage })
+    const reservedBy = (hidesUsage: boolean) => ({
+      ...{ reservation: stake?.reservation, hidesUsage },
+      estimate: estimated.amounts,
+    })
     const holdsUnits =
       'verdicts' in decision && decision.verdicts.some(({ rule, allowed }) => allowed && countsInFlight(rule))
     // Until the request is forwarded, it costs nothing.

@@ -12,7 +12,7 @@ import type { ActualOf, Reservation } from '../../limiter/reservations/reservati
 import type { Log } from '../../log.ts'
 import type { withActualHook } from '../../usage/actual-hook.ts'
 import { acceptEncoding } from '../../usage/encodings.ts'
-import type { BodyTap, Problem, ReplyHead, UsageReport } from '../../usage/usage.ts'
+import type { Amounts, BodyTap, Problem, ReplyHead, UsageReport } from '../../usage/usage.ts'
 import type { createUsageReader } from '../../usage/usage-reader.ts'
 import { withDeadline } from './deadline.ts'
 import type { Forwarded } from './forward.ts'
@@ -41,6 +41,8 @@ interface Reserved {
   reservation: Reservation | undefined
   /** It asks the origin for usage that the client must not get. */
   hidesUsage: boolean
+  /** What its whole body says that it costs, as soon as that has passed. */
+  estimate: () => Amounts
 }
 
 /** Finds what the requests of a config have cost. */
@@ -76,7 +78,7 @@ export function createAmountSettler(
   function read(
     head: ReplyHead,
     isDecoded: boolean,
-    { reservation, hidesUsage }: Reserved,
+    { reservation, hidesUsage, estimate }: Reserved,
     startedAt: number,
   ) {
     const rules = reservation?.rules.map(({ rule }) => rule) ?? []
@@ -151,7 +153,9 @@ export function createAmountSettler(
           if (!Object.hasOwn(amounts, rule.unit)) return undefined
           const amount = amounts[rule.unit]!
           // Clients can end a reply before its usage.
-          return counted.has(rule.unit) ? Math.max(amount, reservedBy(rule, reservation)) : amount
+          return counted.has(rule.unit)
+            ? Math.max(amount, reservedBy(rule, reservation), estimate()[rule.unit] ?? 0)
+            : amount
         }
       },
     }

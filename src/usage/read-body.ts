@@ -140,9 +140,11 @@ export function resumeBody(
           throw error
         }
       },
-      cancel(reason) {
+      async cancel(reason) {
         hold.give()
-        return reader.cancel(reason)
+        // The fetch of Node ends a body a moment after its last chunk, and throws if it has been cancelled by then.
+        await new Promise<void>(resolve => timer(0, resolve))
+        await reader.cancel(reason)
       },
     },
     { highWaterMark: 0 },

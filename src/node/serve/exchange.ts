@@ -47,7 +47,7 @@ export class Exchange {
   /** Takes the body, to pass it on. @throws TypeError if something has read it before */
   takeBody(): IncomingMessage {
     const { incoming } = this
-    if (this.#isRead()) throw new TypeError('The body was read before it was passed on.')
+    if (this.isRead) throw new TypeError('The body was read before it was passed on.')
     this.#body = PASSED_ON
     this.#beginBody()
     return incoming
@@ -57,16 +57,17 @@ export class Exchange {
   async readArrived(): Promise<ArrayBuffer | undefined> {
     // A body in the same packet is parsed after the head.
     await undefined
-    if (this.#isRead()) throw new TypeError('The body was read before.')
+    if (this.isRead) throw new TypeError('The body was read before.')
     const { incoming } = this
     if (!incoming.complete || incoming.destroyed) return undefined
     const chunk: Buffer | null = incoming.read()
     return chunk ? new Uint8Array(chunk).buffer : new ArrayBuffer()
   }
 
-  #isRead(): boolean {
+  /** Whether something has begun to read the body. */
+  get isRead(): boolean {
     const { incoming } = this
-    return this.#body?.locked || incoming.readableDidRead || incoming.listenerCount('readable') > 0
+    return (this.#body?.locked ?? false) || incoming.readableDidRead || incoming.listenerCount('readable') > 0
   }
 
   /** Lets a client that awaits `100 Continue` send its body. */

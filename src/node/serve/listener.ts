@@ -66,7 +66,9 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
     const response = await app.fetch(request, env, context)
     // The client may send the body nevertheless, or not. It could be read as the next request.
     if (exchange.isAwaitingContinue) outgoing.shouldKeepAlive = false
-    if (!exchange.isForwarded) return response
+    // A body of which a part was read for an estimate, before the request was refused.
+    const isCutOff = exchange.hasBody && exchange.isRead && !incoming.complete
+    if (!exchange.isForwarded && !isCutOff) return response
     // The origin has answered early, or failed.
     if (exchange.hasBody && !incoming.complete) closeAfterReply(incoming, outgoing)
     await sendReply(response, outgoing)

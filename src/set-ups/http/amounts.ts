@@ -158,6 +158,7 @@ function withAmounts(
     const refusal = estimated.refusal()
     if (refusal) {
       estimated.release()
+      skipBody(estimated)
       return { unread: { kind: 'unread', problem: refusal } }
     }
     const amounts = estimated.amounts()
@@ -170,11 +171,17 @@ function withAmounts(
       const decided = await decide({ ...identified, costOf }, background)
       if ('unread' in decided) return decided
       // Without the store, a made-up key is admitted as well.
-      if (decided.decision.kind === 'allowed' && !decided.decision.degraded) estimated.rememberCaller()
+      if (decided.decision.kind !== 'allowed') skipBody(estimated)
+      else if (!decided.decision.degraded) estimated.rememberCaller()
       return { ...decided, ...settling(decided, estimated, background) }
     } finally {
       // What passes is held until it has passed, or the request is over.
       if (!estimated.bodyFailed) estimated.release()
     }
   }
+}
+
+/** Lets the platform skip the rest of a body of which the beginning was read. Otherwise the client may not get the refusal. */
+function skipBody({ request, bodyFailed }: EstimatedRequest): void {
+  if (bodyFailed) request.body?.cancel().catch(() => {})
 }

@@ -181,8 +181,10 @@ class Attempt implements Dispatcher.DispatchHandler {
 
   onResponseEnd(): void {
     this.#body?.finish()
-    if (this.#connection.isRetired) this.#connection.retire()
-    else this.#connections.give(this.#connection)
+    if (this.#connection.isRetired) {
+      this.#connection.retire()
+      this.#sending.body?.discard()
+    } else this.#connections.give(this.#connection)
   }
 
   onResponseError(_: Dispatcher.DispatchController, error: Error): void {

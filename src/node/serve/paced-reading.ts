@@ -5,7 +5,7 @@
 import type { Socket } from 'node:net'
 
 export interface Reading {
-  /** What has arrived can still be read, and one more chunk. */
+  /** One more chunk may arrive. */
   pause(): void
   resume(): void
 }

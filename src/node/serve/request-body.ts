@@ -49,6 +49,12 @@ export class RequestBody {
     return reader
   }
 
+  /** Skips the rest, so that a client that sends its body to the end gets its reply. */
+  discard(): void {
+    this.#reader?.destroy()
+    this.#source.resume()
+  }
+
   #start(): void {
     this.#isStarted = true
     const source = this.#source

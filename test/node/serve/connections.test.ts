@@ -24,7 +24,11 @@ const origin = createServer(socket => {
     // It refuses the body before it has read it, and resets the connection because of what it has not read.
     if (path === '/refused')
       socket.end('HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge')
-    else socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${path.length}\r\n\r\n${path}`)
+    else if (path === '/ignored') {
+      // It refuses the body, and neither reads it nor closes the connection.
+      socket.pause()
+      socket.write('HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\n\r\nlarge')
+    } else socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${path.length}\r\n\r\n${path}`)
   })
 })
 
@@ -171,4 +175,14 @@ it('a client that still sends its body gets the early answer of the origin, and 
   expect(statusesIn(conversation.reply)).toEqual(['413'])
   expect(conversation.reply).toMatch(/connection: close.*large$/is)
   expect(seen).toEqual(['POST /refused'])
+})
+
+it('a client that sends its whole body before it reads gets the early answer of an origin that reads no more', async () => {
+  const size = 20_000_000
+  const conversation = talk(`POST /ignored HTTP/1.1\r\nHost: a\r\nContent-Length: ${size}\r\n\r\n`)
+  conversation.socket.pause().on('error', () => {})
+  await new Promise(resolve => conversation.socket.write(Buffer.alloc(size), resolve))
+  conversation.socket.resume()
+  await conversation.closed
+  expect(statusesIn(conversation.reply)).toEqual(['413'])
 })

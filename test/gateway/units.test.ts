@@ -158,9 +158,9 @@ describe('a rule with a unit', () => {
     const [app, key] = [appWith(unit), await gateway.key('acme')]
     const counts = { input_tokens: 3000, output_tokens: 50 }
     api.reply = json({ id: 'r', status: 'completed', usage: counts })
-    for (let i = 0; i < 9; i++) await (await app('/v1/responses/r', { key })).text()
+    for (let i = 0; i < 9; i++) await (await app('/v1/chat/completions/c', { key })).text()
     await expectLeft(key, 10_000)
-    await (await app('/v1/responses/r?_method=POST', { key })).text()
+    await (await app('/v1/chat/completions/c?_method=POST', { key })).text()
     await expectLeft(key, 10_000 - 3050)
   })
 
@@ -429,11 +429,9 @@ describe('a rule with a unit', () => {
       api.reply = received
       const key = await gateway.key('acme')
       const response = await appWith(ASKING)('/', { key, method: 'POST', body, headers })
-      expect([response.status, response.headers.get('content-type')]).toEqual([
-        status,
-        'application/problem+json',
-      ])
-      expect(((await response.json()) as { detail: string }).detail).toContain(detail)
+      expect([response.status, response.headers.get('content-type')]).toEqual([status, 'application/json'])
+      const { error } = (await response.json()) as { error: { message: string } }
+      expect(error.message).toContain(detail)
       expect(received).not.toHaveBeenCalled()
       await expectLeft(key, 10_000)
     },

@@ -234,7 +234,7 @@ export class LlmScan {
 /** Whether a value is not a number, a boolean or null. */
 const isOdd = (first: number) => first === FIRST_OF_STRING || first === OPEN_OBJECT || first === OPEN_ARRAY
 
-const DATA_URL = /^data:([^,;]*)[^,]{0,200};base64,/i
+const DATA_URL = /^data:([^,;]*)(?:;[^,;]*)*?;base64,/i
 
 function partOf([medium, format]: Place, kept: KeptText): Part {
   const { text, bytes } = kept

@@ -4,11 +4,11 @@
  */
 import type { UsageFormat } from './usage.ts'
 
-/** Only in plain spelling: servers could read any other as the path of a creation. */
+/** Only in plain spelling: servers could read any other as the path of a creation. Behind at most four segments of a prefix, as `/openai/v1`. */
 const READS: Record<UsageFormat, RegExp> = {
   openai:
-    /\/(?:chat\/completions(?:\/[\w-]+(?:\/messages)?)?|files(?:\/[\w-]+(?:\/content)?)?|models(?:\/[\w.:-]+)*)\/?$/,
-  anthropic: /\/(?:files(?:\/[\w-]+(?:\/content)?)?|models(?:\/[\w.:-]+)*)\/?$/,
+    /^(?:\/[\w.-]+){0,4}\/(?:chat\/completions(?:\/[\w-]+(?:\/messages)?)?|files(?:\/[\w-]+(?:\/content)?)?|models(?:\/[\w.:-]+){0,3})\/?$/,
+  anthropic: /^(?:\/[\w.-]+){0,4}\/(?:files(?:\/[\w-]+(?:\/content)?)?|models(?:\/[\w.:-]+){0,3})\/?$/,
 }
 
 /** Whether a request costs no tokens, whatever its reply reports. The method has not been overridden. */

@@ -193,6 +193,7 @@ it.each<[string, Record<string, string>]>([
 it('a header that frames the message, or is for one hop, is removed in other spellings, too', async () => {
   const headers = {
     Content_Length: '9',
+    Sec_WebSocket_Protocol: 'sluice-key.slk_acme_secret',
     Transfer_Encoding: 'chunked',
     Proxy_Authorization: 'Basic a',
     'keep.alive': '1',

@@ -79,6 +79,9 @@ const HOP_BY_HOP = new Set([
 
 export const isHopByHop = (name: string) => HOP_BY_HOP.has(name)
 
+/** Headers that stay in their own spelling: what frames the body, and subprotocols, without keys (credential-headers.ts). */
+const KEPT = new Set(['content-length', 'sec-websocket-protocol'])
+
 interface KnownName {
   folded: string
   isRemoved: boolean
@@ -94,9 +97,9 @@ function readName(name: string): KnownName {
   const before = known.get(name)
   if (before) return before
   const folded = foldHeaderName(name)
-  // The header that frames the body has to stay. In another spelling, servers that pass headers on as variables take it for that one.
-  const isLength = folded === 'content-length' && name !== folded
-  const read = { folded, isRemoved: isLength || isHopByHop(folded) || isInTable(folded) }
+  // Servers that pass headers on as variables take another spelling for the name itself.
+  const isSpelledOtherwise = name !== folded && KEPT.has(folded)
+  const read = { folded, isRemoved: isSpelledOtherwise || isHopByHop(folded) || isInTable(folded) }
   if (name.length <= MAX_KNOWN_LENGTH) {
     if (known.size >= MAX_KNOWN) known.clear()
     known.set(name, read)

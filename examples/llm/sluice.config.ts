@@ -25,13 +25,4 @@ export default defineConfig({
       period: 'day',
     },
   ],
-  hooks: {
-    // SDKs show the message of an error only if it has the form of OpenAI. The header Retry-After stays.
-    async refusal({ outcome, policies }, response) {
-      const { detail: message } = (await response.json()) as { detail: string }
-      const code = outcome === 'limited' ? 'rate_limit_exceeded' : outcome
-      const error = { message, type: policies[0] ?? outcome, param: null, code }
-      return Response.json({ error }, { status: response.status })
-    },
-  },
 })

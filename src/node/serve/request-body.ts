@@ -41,6 +41,8 @@ export class RequestBody {
         done(error)
       },
     })
+    // undici listens only while it handles the request. Without a listener, a client that breaks off later would end the process.
+    reader.on('error', () => {})
     this.#reader = reader
     for (const chunk of this.#kept ?? []) reader.push(chunk)
     if (this.#isWhole) reader.push(null)

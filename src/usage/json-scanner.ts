@@ -39,7 +39,7 @@ const MARK = [0xef, 0xbb, 0xbf] as const
 /** Python's parser and others go only so deep, or less. */
 const MAX_DEPTH = 10_000
 const MAX_SCALAR_BYTES = 1000
-/** A longer name is none that matters. All of its characters can be escaped. */
+/** Longer names are not read. Each character of a name can be escaped. */
 const MAX_NAME_BYTES = 256
 /** Names are known for so many levels. */
 const LEVELS = 8

@@ -26,7 +26,7 @@ export interface LlmRequest {
    * - `read`: the whole body was read.
    * - `passing`: its beginning was read. The rest is read while it passes.
    * - `unread`: something else has read it, or will.
-   * - `no-body`: there is none.
+   * - `no-body`: the request has no body.
    * - `broken`: the client broke it off.
    * - `refused`: see `refusal`.
    */

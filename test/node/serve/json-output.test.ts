@@ -114,7 +114,7 @@ describe('the output of a process of serve', () => {
     ])
   })
 
-  it('has empty lines of nobody', () => {
+  it('has no empty lines', () => {
     console.log()
     stdout.write('\n')
     expect(written).toBe('')

@@ -103,13 +103,7 @@ async function started(
 async function repliesOf(ask: (headers: Record<string, string>) => Promise<Response>) {
   const strangers = []
   for (let i = 0; i < 6; i++) strangers.push((await ask({})).status)
-  const askWithKey = async () => ask({ 'x-api-key': await store.createKey('acme', 'pro') })
-  let response = await askWithKey()
-  // The examples have the default deadline, which the store can exceed on a busy machine. A late call may have been counted.
-  for (let i = 0; i < 20 && response.status === 503; i++) {
-    await store.clear()
-    response = await askWithKey()
-  }
+  const response = await ask({ 'x-api-key': await store.createKey('acme', 'pro') })
   return {
     strangers,
     status: response.status,

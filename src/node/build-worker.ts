@@ -25,7 +25,7 @@ import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
 import { furtherRoutes, servedParts } from '../set-ups/api/routes-needed.ts'
-import { anyEstimated, estimatesFromBody, readsUsage } from '../set-ups/http/amounts-needed.ts'
+import { anyEstimated, estimatesFromBody, readsJobs, readsUsage } from '../set-ups/http/amounts-needed.ts'
 import { dependsOnRequest } from '../set-ups/http/match.ts'
 import { followsOrigin, hasErrorShapes } from '../set-ups/http/parts.ts'
 import type { Script } from '../store/store.ts'
@@ -181,6 +181,7 @@ export function workerModule(
       ? used(true, 'createDecideRequest', 'createDecideRequestWithAmounts', 'createDecideRequestWithAmounts')
       : used(true, 'createDecideRequest')),
     ...used(readsUsage(config), 'createUsageReader'),
+    ...used(readsJobs(config), 'createJobs'),
     ...used(hasErrorShapes(config), 'createErrorShapes'),
     ...used(estimatesFromBody(config), 'createEstimateAmounts'),
     ...used(config.hooks?.actual !== undefined, 'withActualHook'),

@@ -99,6 +99,7 @@ export class ScriptModel {
   /** The states of rules, by state key and tag. */
   readonly #states = new Map<string, Map<string, State>>()
   readonly #reservations = new ModelReservations()
+  readonly #jobs = new Set<string>()
   /** Records of credentials and consumers, and pointers, by key. */
   readonly #records = new Map<string, string>()
 
@@ -200,6 +201,9 @@ export class ScriptModel {
     return { at: now, verdicts: refundInMemory(modelOf, this.#states, refunded, spentAt, now) }
   }
 
+  /** Models the script of jobs.ts. */
+  keepJob = (key: string) => this.#jobs.add(key)
+
   /** Models the script of settle.ts. */
   settle({
     rules,
@@ -224,7 +228,8 @@ export class ScriptModel {
     const terms = { rules, now, entries }
     // All requests of the call are looked for at once.
     const longest = Math.max(0, ...requests.map(({ lostForMs = 0 }) => lostForMs))
-    for (const { id, lostForMs, amounts, isRenewal = false, ...request } of requests) {
+    for (const { id, lostForMs, amounts, isRenewal = false, jobKey, ...request } of requests) {
+      if (jobKey !== undefined && !this.#jobs.delete(jobKey)) continue
       for (const key of keys) {
         const known = rules
           .map((rule, i) => ({ rule: rule.rule, i, ...amounts[i]! }))
@@ -234,7 +239,9 @@ export class ScriptModel {
           lostForMs === undefined
             ? asked
             : this.#reservations.findLost(key, { id, lostForMs: longest, own: known }, terms)
-        if (!found || !this.#reservations.settle(key, { id, ...found, isRenewal }, terms)) continue
+        if (!found) continue
+        if (jobKey === undefined && !this.#reservations.settle(key, { id, ...found, isRenewal }, terms))
+          continue
         const { spentAt, own } = found
         applied += 1
         if (isRenewal) continue

@@ -66,8 +66,6 @@ export function clampCost(rule: RuleText): string {
 
 /** Where the arguments of settlements are (settle.ts). */
 export interface Amounts {
-  /** Index in ARGV of the first one. */
-  first: number
   /** The rules of the rule set that have a settlement. */
   settled: readonly RuleText[]
 }
@@ -207,8 +205,7 @@ end
   settle(amounts: Amounts): string {
     if (!this.isUsed) return ''
     const key = `KEYS[${this.#key}]`
-    const { first, settled: all } = amounts
-    const width = 3 + 2 * all.length
+    const width = 3 + 2 * amounts.settled.length
     const reservedAt = (rule: RuleText) => reservedIn(amounts, rule)
     const actualAt = (rule: RuleText) => actualIn(amounts, rule)
     const changed = `${this.changed} = true\n`
@@ -232,18 +229,18 @@ ${settleRule(rule, actualAt(rule), isSameRecord(rule))}end
 if ${this.#key} then
 local members, is_over, over, renewed, lost_for
 ${this.#removed} = {}
-for at = ${first}, #ARGV, ${width} do
+for at = requests_at, #ARGV, ${width} do
 if ARGV[at + 2] == 'lost' then
 lost_for = math.max(lost_for or 0, ARGV[at + 1] + 0)
 end
 end
-for at = ${first}, #ARGV, ${width} do
+for at = requests_at, #ARGV, ${width} do
 local kind, found, last, spent, member = ARGV[at + 2], nil, nil, nil, nil
-if #${this.tail.text} >= ${this.tail.from} and #ARGV[at] == ${ID_LETTERS} then
+if kind ~= 'job' and #${this.tail.text} >= ${this.tail.from} and #ARGV[at] == ${ID_LETTERS} then
 ${found}if found and kind == 'lost' then
 ${lost.join('')}end
 end
-if not found then
+if not found and kind ~= 'job' then
 if not members then
 members, is_over, over, renewed = {}, {}, {}, {}
 ${this.#findInSet(key, amounts)}end
@@ -252,7 +249,7 @@ if member and is_over[member] then
 member = nil
 end
 end
-if found or member then
+if found or member or kind == 'job' then
 applied = applied + 1
 if kind == 'renew' then
 if found then
@@ -264,8 +261,10 @@ else
 if found then
 ${this.#removed}[found] = last
 ${changed}else
+if member then
 over[#over + 1] = member
 is_over[member] = true
+end
 spent = (kind == 'lost' and match(member, ' (%d+)') or ARGV[at + 1]) + 0
 ${unitsOfMember}end
 spent_at = spent

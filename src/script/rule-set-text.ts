@@ -180,7 +180,8 @@ class RuleSetText {
     const settled = this.#settled()
     const overridable = this.#rules.filter(isOverridable)
     const first = 6 + this.#withArgument().length
-    const amounts: Amounts = { first: first + overridable.length, settled }
+    const amounts: Amounts = { settled }
+    const firstRequest = first + overridable.length
     const latestOf = (i: number) =>
       this.#reservations[i]!.isUsed ? this.#locals.of(`latest_${i + 1}`) : undefined
     const body = [
@@ -196,13 +197,24 @@ class RuleSetText {
       ),
       ...this.#identities.map((identity, i) => readState(identity, () => '', { latest: latestOf(i) })),
       'applied = 0\n',
+      // A job that was settled before leaves nothing to do.
+      `requests_at = ARGV[${firstRequest + 2}] == 'job' and redis.call('DEL', KEYS[#KEYS]) == 0 and #ARGV + 1 or ${firstRequest}\n`,
       ...this.#reservations.map(reservations => reservations.settle(amounts)),
       ...this.#identities.map((identity, i) =>
         commitSettled(identity, { changed: this.#reservations[i]!.changed, latest: latestOf(i)! }),
       ),
       `return { now, applied${settled.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0, ${of('debt')} or 0`).join('')} }\n`,
     ]
-    const names = ['spent_at', 'applied', 'plan', 'values', 'place', 'settings', 'overrides_at']
+    const names = [
+      'spent_at',
+      'applied',
+      'requests_at',
+      'plan',
+      'values',
+      'place',
+      'settings',
+      'overrides_at',
+    ]
     return this.#assembleScript([...names, 'changes', '_'], 'local now = ARGV[5]\n', body)
   }
 

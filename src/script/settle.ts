@@ -22,6 +22,7 @@
  *              is not known
  *     ARGV     for each request its reservationId, when it was admitted (µs), 'settle' or 'renew', and for each rule with a
  *              settlement the units reserved and the units that it has cost.
+ *              A job has 'job' instead, is the only request of its call, and KEYS end with its key
  *              If the reply to its decision was lost: its reservationId, the most milliseconds since its decision, 'lost', and the same
  *              numbers, of which only the cost is used
  *
@@ -29,6 +30,8 @@
  *              and debt }
  *
  * Fewer units than reserved are given back as by a refund, so nothing to a window that has ended. More are spent without a check.
+ *
+ * A job (src/limiter/reservations/jobs.ts) is a request whose reservation was settled by its estimate. Only the removal of its key settles it once more.
  *
  * If the reply was lost, the isolate knows only the id. In the set, it is the first word of a member. That has not ended before `ttl` from the decision, so the script
  * looks at the members that end later, the earliest first, which are usually few: those of decisions made since then.
@@ -90,6 +93,8 @@ export interface SettledRequest {
   amounts: readonly SettledAmount[]
   /** Whether only the end of the reservation is moved: to one ttl from now. */
   isRenewal?: boolean
+  /** Set if it is a job, which has no reservation any more. Then it is the only request. */
+  jobKey?: string | undefined
 }
 
 export interface SettledAmount {
@@ -125,7 +130,7 @@ export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests 
       : [],
   )
   const args = ['', marks, of, plan ?? '', formatTime(now), ...ruleArguments, ...written]
-  for (const { id, spentAt, lostForMs, amounts, isRenewal } of requests) {
+  for (const { id, spentAt, lostForMs, amounts, isRenewal, jobKey } of requests) {
     const row = new Array<string>(2 * settled.length).fill('0')
     for (const [i, { reserved, actual }] of amounts.entries()) {
       // A rule with numbers for several plans is in `rules` once for each of them, and only one has reserved.
@@ -134,10 +139,12 @@ export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests 
       row[2 * places[i]! + 1] = String(actual)
     }
     if (lostForMs !== undefined) args.push(id, String(Math.ceil(lostForMs)), 'lost', ...row)
-    else args.push(id, String(spentAt), isRenewal ? 'renew' : 'settle', ...row)
+    else args.push(id, String(spentAt), jobKey ? 'job' : isRenewal ? 'renew' : 'settle', ...row)
   }
   const records = consumerKey === undefined ? [] : [consumerKey]
-  return { script: ruleSet.settle, keys: [...records, ...keys, ...reservedKeys(ruleSet, rules)], args }
+  const jobs = requests.flatMap(({ jobKey = [] }) => jobKey)
+  const allKeys = [...records, ...keys, ...reservedKeys(ruleSet, rules), ...jobs]
+  return { script: ruleSet.settle, keys: allKeys, args }
 }
 
 const FIELDS = 3

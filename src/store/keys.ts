@@ -28,6 +28,8 @@
  *     sluice:{audit}                       stream  the audit trail (src/ops/audited.ts); on a cluster one stream in each slot, as in
  *                                                  `sluice:{c:<consumer>}:audit` or `sluice:{switches}:audit`
  *     sluice:{audits}                      zset    on a cluster: all these streams, with the time of their last entry (ms)
+ *     sluice:{c:<consumer>}:job:<sha256>   string  what a background response or a batch has cost so far (src/limiter/reservations/jobs.ts);
+ *                                                  of an anonymous caller `sluice:{ip:<address>}:job:<sha256>`
  *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
  *     …:state…:log:<tag>:mid               hash    the chunks of a long log
  *     …:state…:reserved                    zset    the units that requests have reserved, by when they end (src/script/settle.ts)
@@ -166,6 +168,10 @@ export const STATS_TOTAL_KEY = 'sluice:{stats}:total'
 
 /** The side key of a rule, in addition to the state: for its log, or for its holders. @param tag of the rule */
 export const sideKey = (stateKey: string, kind: 'log' | 'held', tag: string) => `${stateKey}:${kind}:${tag}`
+
+/** The key of a job: a response or a batch that a model works on after the reply to its creation. @param digest of its id */
+export const jobKey = (owner: { consumer: string } | { address: string }, digest: string): string =>
+  `sluice:{${'consumer' in owner ? `c:${owner.consumer}` : `ip:${owner.address}`}}:job:${digest}`
 
 /** The key of the reservations of an identity. */
 export const reservedKey = (stateKey: string) => `${stateKey}:reserved`

@@ -47,15 +47,16 @@ type CreateBodyReader = (
 /** Reads a body that is one JSON value. */
 export const readerOfJson: CreateBodyReader = (sources, usages, _, __, onBadTokens) => {
   const paths = pathsOf(sources)
-  const ofUsage = usages.size > 0 ? [['usage'], ['status']] : []
+  const ofUsage = usages.size > 0 ? [['usage'], ['status'], ['object'], ['id']] : []
   const values = createJsonValues([...paths.map(([, path]) => path), ...ofUsage])
   return {
     feed: bytes => values.feed(bytes),
     end() {
       values.end()
-      const [usage, status] = values.found.slice(paths.length)
+      const [usage, status, object, id] = values.found.slice(paths.length).map(found => found?.value)
       for (const reader of usages.values()) {
-        if (usage && !reader.read({ usage: usage.value, status: status?.value })) onBadTokens()
+        reader.noteJob({ object, id, status })
+        if (usage !== undefined && !reader.read({ usage, status })) onBadTokens()
       }
     },
     valueOf: unit => values.found[paths.findIndex(([name]) => name === unit)]?.value,
@@ -91,8 +92,10 @@ export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes,
     if (events === 1) beganWithError = event === 'error' || /^\s*\{\s*"error"\s*:/.test(data)
     if (events > 1 || !beganWithError) for (const usage of usages.values()) usage.noteEvent(event, data)
     const hasUsage = usages.size > 0 && USAGE_OBJECT.test(data)
+    // The first event of a response has its id.
+    const hasJob = events === 1 && !hasUsage && event?.startsWith('response.')
     const marked = paths.filter(({ mark }) => data.includes(mark))
-    if (!hasUsage && marked.length === 0) return
+    if (!hasUsage && !hasJob && marked.length === 0) return
     let json: unknown
     try {
       json = JSON.parse(data)
@@ -101,7 +104,10 @@ export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes,
       if (hasUsage) isValid = false
       return
     }
-    for (const usage of usages.values()) if (hasUsage && !usage.read(json)) onBadTokens()
+    for (const usage of usages.values()) {
+      if (hasJob) usage.noteJob(json)
+      if (hasUsage && !usage.read(json)) onBadTokens()
+    }
     for (const { unit, path } of marked) {
       const value = valueAt(json, path)
       if (value !== undefined && value !== null) found.set(unit, value)

@@ -3,7 +3,7 @@
  * counts, and never a sum.
  */
 import { MAX_AMOUNT, NO_TOKENS, type Tokens } from './tokens.ts'
-import type { UsageFormat } from './usage.ts'
+import type { Job, UsageFormat } from './usage.ts'
 
 /** Collects the usage of one reply. */
 export interface UsageOfReply {
@@ -12,6 +12,10 @@ export interface UsageOfReply {
    * @returns false if a field is not a number of tokens. Then all of its usage is ignored
    */
   read(json: unknown): boolean
+  /** Reads what job a JSON body or an event is about. */
+  noteJob(json: unknown): void
+  /** The last job that was read. */
+  job(): Job | undefined
   /** Counts an event that has output, before its usage is read. @param name undefined: it has none */
   noteEvent(name: string | undefined, data: string): void
   /** What the reply has reported so far, and a token for each event with output since then; undefined: it has reported nothing. */
@@ -55,6 +59,8 @@ interface Format {
   /** What an event without a name has if it has output. Absent: all events have names. */
   outputMember?: string
 }
+
+const MAX_ID_LENGTH = 512
 
 /** A background response and a batch report what they have used so far, or zeros, until they have ended. */
 const UNFINISHED = new Set<unknown>(['queued', 'in_progress', 'validating', 'finalizing', 'cancelling'])
@@ -117,6 +123,7 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
   const outputs = new Map<unknown, number>()
   let isLast = false
   let isUnfinished = false
+  let job: Job | undefined
   /** Events with output since the last usage. */
   let deltas = 0
 
@@ -131,9 +138,20 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
     return latest.input === undefined || data.includes(outputMember)
   }
 
+  function noteJob(json: unknown): void {
+    const whole = objectOf(json)
+    const { object, id, status } = objectOf(whole?.response) ?? whole ?? {}
+    const isJob = object === 'response' || object === 'batch'
+    if (!isJob || typeof id !== 'string' || id.length > MAX_ID_LENGTH || typeof status !== 'string') return
+    job = { id, isOver: !UNFINISHED.has(status) }
+  }
+
   return {
+    noteJob,
+    job: () => (name === 'openai' ? job : undefined),
     read(json) {
       const object = objectOf(json)
+      noteJob(object)
       const usage = object && format.usageOf(object)
       if (!usage) return true
       const fields = Object.entries(format.fieldsOf(usage)).filter(

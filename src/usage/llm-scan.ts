@@ -63,6 +63,9 @@ const MEDIA_NAMES = new Set([...MEDIA.keys()].map(place => place.slice(place.las
 /** What is kept of values that are short. */
 const SHORT = 32
 
+/** The members of a request of a batch of Anthropic's API are deeper by so much. */
+const BATCH_DEPTH = 3
+
 /** The object `source` of Anthropic, whose `data` is a text with `type: 'text'`. */
 interface Source {
   depth: number
@@ -151,21 +154,31 @@ export class LlmScan {
     return Math.max(this.#largest, isNamed && !this.#isUncertain ? 0 : defaultOutput)
   }
 
-  #begin(first: number, depth: number): number {
+  /** How much deeper a value of this depth is than in a body of its own. */
+  #offsetAt(depth: number): number {
     const { path } = this.#json
+    const isInBatch = path[0] === 'requests' && path[1] === '*' && path[2] === 'params'
+    return isInBatch && depth > BATCH_DEPTH ? BATCH_DEPTH : 0
+  }
+
+  #begin(first: number, ofBody: number): number {
+    const offset = this.#offsetAt(ofBody)
+    const path = offset === 0 ? this.#json.path : this.#json.path.slice(offset)
+    const depth = ofBody - offset
     this.#place = undefined
-    if (depth === 0) this.canBeObject = first === OPEN_OBJECT
+    if (ofBody === 0) this.canBeObject = first === OPEN_OBJECT
     if (depth === 1) {
       this.#beginMember(path[0]!, first)
       return SHORT
     }
     if (depth === 2) {
       // A list of numbers is one prompt, in tokens.
-      const isPrompt = path[0] === 'prompt' && path[1] === '*'
-      if (isPrompt && (first === FIRST_OF_STRING || first === OPEN_ARRAY)) this.#prompts += 1
+      const isPrompt = path[0] === 'prompt' && (first === FIRST_OF_STRING || first === OPEN_ARRAY)
+      const isRequest = path[0] === 'requests' && first === OPEN_OBJECT
+      if (path[1] === '*' && (isPrompt || isRequest)) this.#prompts += 1
       return PARAMETERS.has(path[0]!) ? SHORT : 0
     }
-    return depth > 2 ? this.#beginPart(path[depth - 1], first, depth) : 0
+    return depth > 2 ? this.#beginPart(path, first, depth, ofBody) : 0
   }
 
   #beginMember(name: string, first: number): void {
@@ -175,20 +188,23 @@ export class LlmScan {
     if (ALL_MAXIMA.has(name) && isOdd(first)) this.#isUncertain = true
   }
 
-  #beginPart(name: string | undefined, first: number, depth: number): number {
-    if (name === 'source' && first === OPEN_OBJECT) this.#source = { depth, bytes: 0, tokens: 0, types: [] }
+  #beginPart(path: readonly string[], first: number, depth: number, ofBody: number): number {
+    const name = path[depth - 1]
+    if (name === 'source' && first === OPEN_OBJECT)
+      this.#source = { depth: ofBody, bytes: 0, tokens: 0, types: [] }
     if (first !== FIRST_OF_STRING || name === undefined) return 0
     if (name === 'type' && this.#source) return SHORT
     if (!MEDIA_NAMES.has(name)) return 0
-    this.#place = MEDIA.get(this.#json.path.slice(0, depth).join('/'))
+    this.#place = MEDIA.get(path.slice(0, depth).join('/'))
     return this.#place ? HEAD_BYTES : 0
   }
 
   #end(depth: number, kept: KeptText): void {
     const { names, path } = this.#json
-    if (depth === 1) this.#endMember(names[0]!, path[0]!, kept.text)
-    else if (depth === 2 && PARAMETERS.has(path[0]!))
-      this.#endMember(`${names[0]}/${names[1]}`, path[1]!, kept.text)
+    const at = this.#offsetAt(depth)
+    if (depth - at === 1) this.#endMember(names[at]!, path[at]!, kept.text)
+    else if (depth - at === 2 && PARAMETERS.has(path[at]!))
+      this.#endMember(`${names[at]}/${names[at + 1]}`, path[at + 1]!, kept.text)
     else if (this.#source?.depth === depth) this.#endSource(this.#source)
     else if (this.#place) this.#endPart(this.#place, kept)
     else if (this.#source?.depth === depth - 1 && path[depth - 1] === 'type')

@@ -103,6 +103,7 @@ export function createUsageReader(
     // Some servers send an error, and go on.
     const wentOn = [...usages.values()].some(usage => usage.tokens() ?? usage.counted())
     const hasOutput = !refused && (wentOn || !body.beganWithError())
+    const [job] = [...usages.values()].flatMap(usage => usage.job() ?? [])
     const amounts: Record<string, number> = { ...fromHead.amounts }
     for (const [unit, source] of inBody) {
       const amount = amountOf(unit, source)
@@ -110,7 +111,7 @@ export function createUsageReader(
     }
     if (!hasOutput) {
       for (const unit of Object.keys(sources)) amounts[unit] ??= 0
-    } else if (readsBody && ending === 'complete') {
+    } else if (readsBody && ending === 'complete' && (job?.isOver ?? true)) {
       noteMissing(amounts)
     }
     for (const [unit, source] of inBody) {
@@ -121,6 +122,7 @@ export function createUsageReader(
     return {
       amounts,
       ...(tokens && { tokens }),
+      ...(job && !isError && { job }),
       ending,
       isPartial: hasOutput && readsBody && !body.isWhole(ending === 'complete'),
       problems,

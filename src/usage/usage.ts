@@ -56,6 +56,13 @@ export interface Problem {
   detail: string
 }
 
+/** A response or a batch of OpenAI's API that a model works on after the reply to its creation. */
+export interface Job {
+  id: string
+  /** Whether it has ended, so that its usage is final. */
+  isOver: boolean
+}
+
 /** What a reply has cost. */
 export interface UsageReport {
   /** By unit. A unit that is not here is unknown: its estimate stays. */
@@ -69,6 +76,8 @@ export interface UsageReport {
    */
   isPartial: boolean
   problems: readonly Problem[]
+  /** The job that the reply is about. */
+  job?: Job | undefined
 }
 
 /** The head of a reply, of any framework. */

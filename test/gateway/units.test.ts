@@ -164,16 +164,113 @@ describe('a rule with a unit', () => {
     await expectLeft(key, 10_000 - 3050)
   })
 
-  it('keeps the estimate of a background response and of a batch, which report no tokens yet', async () => {
+  describe('a job: a background response or a batch', () => {
     const unit: UnitInput = { estimate: 2000, actual: { usage: 'openai' } }
-    const [app, key] = [appWith(unit), await gateway.key('acme')]
-    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
-    api.reply = json({ id: 'r', status: 'queued', usage: null })
-    await leftBy(app, key, { method: 'POST', body: '{"background":true}' })
-    api.reply = json({ id: 'b', status: 'validating', usage: { input_tokens: 0, output_tokens: 0 } })
-    await leftBy(app, key, { method: 'POST', body: '{"input_file_id":"f"}' })
-    await expectLeft(key, 10_000 - 4000)
-    log.mockRestore()
+    const UNREAD = { id: 'resp_1', object: 'response', status: 'queued', usage: null }
+    const DONE = { ...UNREAD, status: 'completed', usage: { input_tokens: 500, output_tokens: 200 } }
+
+    /** Creates a job, and waits until its estimate is what it has cost. */
+    async function create(app: App, key: string, body: unknown = UNREAD): Promise<void> {
+      api.reply = json(body)
+      await leftBy(app, key, { method: 'POST', body: '{"background":true}' })
+      await vi.waitFor(async () => expect(await keysWith(':job:')).toHaveLength(1), PATIENT)
+    }
+
+    async function read(app: App, key: string, reply: unknown, path = '/v1/responses/resp_1', init = {}) {
+      api.reply = typeof reply === 'function' ? (reply as Reply) : json(reply)
+      await (await app(path, { key, ...init })).text()
+    }
+
+    const keysWith = async (part: string) =>
+      (await gateway.redis.connection.send(['KEYS', `*${part}*`])) as string[]
+
+    it('costs its estimate until its usage is read, which replaces it once', async () => {
+      const [app, key] = [appWith(unit), await gateway.key('acme')]
+      await create(app, key)
+      await expectLeft(key, 8000)
+      for (const status of ['queued', 'in_progress']) await read(app, key, { ...UNREAD, status })
+      await expectLeft(key, 8000)
+      // Two isolates, and many polls.
+      const apps = [app, appWith(unit)]
+      await Promise.all([0, 1, 0, 1, 0, 1].map(i => read(apps[i]!, key, DONE)))
+      await expectLeft(key, 9300)
+      for (const each of apps) await read(each, key, DONE)
+      await create(app, key, { ...UNREAD, id: 'resp_2' })
+      await expectLeft(key, 7300)
+      expect(await keysWith(':job:')).toHaveLength(1)
+    })
+
+    it('costs more than its estimate if it has used more, also as a debt', async () => {
+      const [app, key] = [appWith(unit), await gateway.key('acme')]
+      await create(app, key, { id: 'batch_1', object: 'batch', status: 'validating', usage: null })
+      const usage = { input_tokens: 9000, output_tokens: 5000 }
+      const done = { id: 'batch_1', object: 'batch', status: 'completed', usage }
+      await read(app, key, done, '/v1/batches/batch_1')
+      await vi.waitFor(async () => expect((await app('/', { key })).status).toBe(429), PATIENT)
+    })
+
+    it('is settled by the end of its stream, of a stream of its events, and of its cancellation', async () => {
+      const events = (...all: unknown[]): Reply => {
+        const text = all.map(response => `event: response.x\ndata: ${JSON.stringify({ response })}\n\n`)
+        return (_, reply) => reply.writeHead(200, { 'content-type': 'text/event-stream' }).end(text.join(''))
+      }
+      const [app, key] = [appWith(unit), await gateway.key('acme')]
+      // The connection of the creation ends before the response does.
+      api.reply = events(UNREAD, { ...UNREAD, status: 'in_progress' })
+      await leftBy(app, key, { method: 'POST', body: '{"background":true,"stream":true}' })
+      await vi.waitFor(async () => expect(await keysWith(':job:')).toHaveLength(1), PATIENT)
+      await expectLeft(key, 8000)
+      await read(
+        app,
+        key,
+        events({ ...UNREAD, status: 'in_progress' }, DONE),
+        '/v1/responses/resp_1?stream=true',
+      )
+      await expectLeft(key, 9300)
+
+      await create(app, key, { ...UNREAD, id: 'resp_2' })
+      const cancelled = { ...DONE, id: 'resp_2', status: 'cancelled' }
+      await read(app, key, cancelled, '/v1/responses/resp_2/cancel', { method: 'POST' })
+      await expectLeft(key, 8600)
+    })
+
+    it('is not settled by a reply without its usage, an error, another path, another caller or a broken reply', async () => {
+      const [app, key, other] = [appWith(unit), await gateway.key('acme'), await gateway.key('other')]
+      await create(app, key)
+      const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+      await read(app, key, { ...DONE, status: 'failed', usage: null })
+      await read(app, key, (_: unknown, response: ServerResponse) =>
+        response.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify(DONE)),
+      )
+      await read(app, key, DONE, '/v1/files/resp_1')
+      await read(app, other, DONE)
+      await read(app, key, (_: unknown, response: ServerResponse) => {
+        response.writeHead(200, { 'content-type': 'application/json', 'content-length': '9999' })
+        response.write(JSON.stringify(DONE), () => response.destroy())
+      }).catch(() => {})
+      log.mockRestore()
+      await expectLeft(key, 8000)
+      await expectLeft(other, 10_000)
+      await read(app, key, DONE)
+      await expectLeft(key, 9300)
+    })
+
+    it('keeps its estimate until then, whatever becomes of what nothing settles', async () => {
+      const [app, key] = [appWith({ ...unit, onUnsettled: 'release' }), await gateway.key('acme')]
+      await create(app, key)
+      await expectLeft(key, 8000)
+      await vi.waitFor(async () => expect(await keysWith(':reserved')).toEqual([]), PATIENT)
+      await read(app, key, DONE)
+      await expectLeft(key, 9300)
+    })
+
+    it('has a key of its caller without the id, which expires', async () => {
+      const [app, key] = [appWith(unit), await gateway.key('acme')]
+      await create(app, key)
+      const [name] = await keysWith(':job:')
+      expect(String(name)).toMatch(/^sluice:\{c:acme\}:job:[\da-f]{64}$/)
+      expect(await gateway.redis.connection.send(['TTL', name!])).toBeGreaterThan(30 * 86_400)
+    })
   })
 
   it('keeps the estimate if the origin answers too late: it may still be working', async () => {

@@ -14,6 +14,7 @@ import {
   prepareReset,
   prepareSettle,
 } from '../../src/limiter/prepared-call.ts'
+import { keepScript } from '../../src/limiter/reservations/jobs.ts'
 import { settlementOf } from '../../src/limiter/reservations/outbox.ts'
 import { reservationOf } from '../../src/limiter/reservations/reservation.ts'
 import type { Subject, Verdict } from '../../src/script/evaluation.ts'
@@ -96,6 +97,8 @@ const step = fc.oneof(
     arbitrary: fc.record({
       verb: fc.constant('settle' as const),
       isRenewal: fc.constantFrom(false, false, false, true),
+      /** How often the store gets the settlement of a job. Undefined: this settles reservations. */
+      job: fc.constantFrom(undefined, undefined, undefined, undefined, 1, 2),
       /** Whether only the ids are known, and how much too long ago they were made, as far as the isolate knows (ms). */
       lostFor: fc.constantFrom(undefined, undefined, undefined, 0, 900, 5000, -900),
       pause,
@@ -275,6 +278,18 @@ describeOnRedisEngine('reservations', (fresh, kind) => {
                   return { reserved, actual: each.actual }
                 }),
               }))
+              if (each.job && !isLost && !each.isRenewal) {
+                const jobKey = `sluice:{c:${caller}}:job:1`
+                const job = { ruleSet, rules, requests: [{ ...requests[0]!, jobKey }], now }
+                await engine.ask({
+                  call: { script: keepScript(), keys: [jobKey], args: ['60', '{}'] },
+                  decode: reply => reply,
+                })
+                model.keepJob(jobKey)
+                for (let i = 0; i < each.job; i++)
+                  expect(await engine.ask(prepareSettle(job))).toEqual(model.settle(job))
+                continue
+              }
               const settlement: Settlement & { now: number } = { ruleSet, rules, requests, now }
               const result = await engine.ask(prepareSettle(settlement))
               expect(result).toEqual(model.settle(settlement))

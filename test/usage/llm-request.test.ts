@@ -24,6 +24,8 @@ const seen = ({ how, tokens, isUnreadable, refusal }: LlmRequest) => ({
   ...{ how, tokens: tokens(), isUnreadable: isUnreadable(), refusal: refusal() },
 })
 const READABLE = { isUnreadable: false, refusal: undefined }
+/** The head of a picture of 750 × 100 px, in base64. */
+const PNG = Buffer.from('89504e470d0a1a0a0000000d49484452000002ee00000064', 'hex').toString('base64')
 const JSON_TYPE = { 'content-type': 'application/json' }
 
 /** A body that arrives in chunks, and fails at its end if there is an error. */
@@ -100,6 +102,18 @@ describe('the estimate of a request', () => {
     ['an object', '{"max_tokens":{"a":1}}', 1000],
   ])('is the largest that an origin may read: %s', async (_, body, output) => {
     expect(await outputOf(body)).toBe(output)
+  })
+
+  it('has the output of each request of a batch, and its pictures by their size', async () => {
+    const params = (max_tokens: unknown) => ({ params: { messages: [{ content: 'a' }], max_tokens } })
+    expect(await outputOf({ requests: [params(50), params(20), params(undefined)] })).toBe(150)
+    expect(await outputOf({ requests: [{ params: { messages: [] } }, {}] }, { defaultOutput: 70 })).toBe(140)
+    const source = { type: 'base64', media_type: 'image/png', data: `${PNG}${'A'.repeat(40_000)}` }
+    const content = [{ type: 'image', source }]
+    const read = await readLlmRequest(
+      requestOf({ requests: [{ params: { messages: [{ role: 'user', content }] } }] }),
+    )
+    expect(read.tokens().input).toBeLessThan(100 + 60)
   })
 
   it('has the default and the cap of the config', async () => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { isRead } from '../../src/usage/reads.ts'
 import type { UsageFormat } from '../../src/usage/usage.ts'
 
-function reads(format: UsageFormat, line: string, init: RequestInit = {}): boolean {
+function reads(format: UsageFormat, line: string, init: RequestInit = {}): ReturnType<typeof isRead> {
   const [method = '', path = ''] = line.split(' ')
   const request = new Request(`http://a.test${path}`, { method, ...init })
   return isRead(format, request, new URL(request.url).pathname)
@@ -17,20 +17,33 @@ describe('a request that lets no model work', () => {
     ['openai', 'GET /v1/chat/completions/c_1/messages?limit=2'],
     ['openai', 'GET /v1/files/file-1/content'],
     ['openai', 'GET /v1/models/ft:gpt-4.1'],
+    ['openai', 'GET /v1/responses/r/input_items'],
+    ['openai', 'GET /v1/batches'],
     ['anthropic', 'GET /v1/models'],
+    ['anthropic', 'GET /v1/messages/batches/b/results'],
+    ['anthropic', 'POST /v1/messages/batches/b/cancel'],
   ])('costs nothing: %s, %s', (format, line) => {
     expect(reads(format, line)).toBe(true)
+  })
+
+  it.each([
+    'GET /v1/responses/resp_1?stream=true',
+    'DELETE /openai/v1/responses/resp_1',
+    'POST /v1/responses/resp_1/cancel',
+    'GET /v1/batches/batch_1/',
+    'POST /v1/batches/batch_1/cancel',
+  ])('can report what a job has cost: %s', line => {
+    expect(reads('openai', line)).toBe('job')
   })
 
   it.each<[UsageFormat, string, RequestInit?]>([
     ['openai', 'POST /v1/responses'],
     ['openai', 'POST /v1/chat/completions/c_1'],
     ['openai', 'POST /v1/batches'],
-    // The creation of a background response or a batch has cost its estimate only.
-    ['openai', 'GET /v1/responses/r'],
-    ['openai', 'GET /v1/batches/b'],
-    ['openai', 'POST /v1/responses/r/cancel'],
-    ['anthropic', 'GET /v1/messages/batches/b/results'],
+    ['openai', 'GET /v1/responses'],
+    ['openai', 'POST /v1/responses/r'],
+    ['openai', 'POST /v1/responses/r/cancel', { body: '{}' }],
+    ['openai', 'GET /v1/responses/r/cancel'],
     ['openai', 'GET /v1/files/f', { headers: { upgrade: 'websocket' } }],
     ['openai', 'GET /v1/files/f', { headers: { 'content-length': '90' } }],
     ['openai', 'GET /v1/files/f', { headers: { 'transfer-encoding': 'chunked' } }],

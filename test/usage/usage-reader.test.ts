@@ -112,6 +112,7 @@ describe('the usage of a reply', () => {
         ending: 'complete',
         isPartial: false,
         problems: [],
+        ...(api === 'responses' && { job: { id: expect.any(String), isOver: true } }),
       })
     },
   )
@@ -193,6 +194,26 @@ describe('the usage of a reply', () => {
       const { report } = await passOn(reply, bothOf('chat'))
       expect(report).toMatchObject({ amounts: { tokens: 7 }, isPartial: false, problems: [] })
     }
+  })
+
+  it('says which job a reply is about, and whether that is over', async () => {
+    const jobIn = async (reply: Response) => (await passOn(reply, bothOf('chat'))).report.job
+    const events = (...all: [name: string, response: unknown][]) => {
+      const texts = all.map(([name, response]) => `event: ${name}\ndata: ${JSON.stringify({ response })}\n\n`)
+      return new Response(texts.join(''), { headers: { 'content-type': 'text/event-stream' } })
+    }
+    const begun = { object: 'response', id: 'resp_1', status: 'queued', usage: null }
+    const usage = { input_tokens: 2, output_tokens: 3 }
+    const done = { ...begun, status: 'completed', usage }
+    expect(await jobIn(Response.json(begun))).toEqual({ id: 'resp_1', isOver: false })
+    expect(await jobIn(Response.json({ ...done, object: 'batch' }))).toEqual({ id: 'resp_1', isOver: true })
+    expect(await jobIn(events(['response.created', begun]))).toEqual({ id: 'resp_1', isOver: false })
+    const whole = events(['response.created', begun], ['response.completed', done])
+    expect(await jobIn(whole)).toEqual({ id: 'resp_1', isOver: true })
+    for (const wrong of [{ object: 'chat.completion' }, { id: 5 }, { id: 'x'.repeat(513) }, { status: null }])
+      expect(await jobIn(Response.json({ ...done, ...wrong }))).toBeUndefined()
+    expect(await jobIn(Response.json({ data: [done] }))).toBeUndefined()
+    expect(await jobIn(Response.json(done, { status: 404 }))).toBeUndefined()
   })
 
   it('is not final while a background response or a batch has not ended', async () => {

@@ -8,6 +8,7 @@ import { evaluateOnCluster } from '../../limiter/cluster.ts'
 import { createGuesses } from '../../limiter/guesses.ts'
 import { createLocalLimiter } from '../../limiter/outage/local.ts'
 import { createEngineWithReservations } from '../../limiter/reservations/engine-with-reservations.ts'
+import { createJobs } from '../../limiter/reservations/jobs.ts'
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
 import { createMeasurements } from '../../metrics/measurements.ts'
@@ -53,6 +54,7 @@ export const ALL_PARTS: Parts = {
   observeEnd,
   createDecideRequest: createDecideRequestWithAmounts,
   createUsageReader,
+  createJobs,
   withActualHook,
   createEstimateAmounts,
   createErrorShapes,

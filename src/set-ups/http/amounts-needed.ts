@@ -14,6 +14,12 @@ export const estimatesFromBody = (config: Counting) =>
 export const readsUsage = (config: Counting) =>
   unitsOf(config).some(({ actual, includesUsage }) => typeof actual === 'object' || includesUsage)
 
+/** Whether requests can begin work that goes on after their reply. */
+export const readsJobs = (config: Counting) =>
+  unitsOf(config).some(
+    ({ actual }) => typeof actual === 'object' && 'usage' in actual && actual.usage === 'openai',
+  )
+
 /** The units that rules of the gateway count. */
 function unitsOf({ units, rules }: Counting) {
   const counted = new Set(rules.map(({ unit }) => unit))

@@ -3,14 +3,20 @@
  * has neither `units` nor `countIf` does not carry this file.
  */
 import type { Background } from '../../background.ts'
+import type { Timer } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import { countsInFlight, type GatewayRule, REQUESTS } from '../../config/compile-rule.ts'
+import type { Decision } from '../../limiter/decision.ts'
 import type { Decided, Ending } from '../../limiter/engine-shape.ts'
+import type { createJobs } from '../../limiter/reservations/jobs.ts'
+import type { ActualOf } from '../../limiter/reservations/reservation.ts'
 import type { Log } from '../../log.ts'
+import { sha256 } from '../../sha256.ts'
+import { jobKey } from '../../store/keys.ts'
 import { isRead } from '../../usage/reads.ts'
-import type { Amounts } from '../../usage/usage.ts'
-import { anyEstimated, estimatesFromBody } from './amounts-needed.ts'
-import type { Caller } from './caller.ts'
+import type { Amounts, Job } from '../../usage/usage.ts'
+import { anyEstimated, estimatesFromBody, readsJobs } from './amounts-needed.ts'
+import { type Caller, verifiedConsumer } from './caller.ts'
 import {
   createDecideRequest,
   type DecideIdentified,
@@ -25,7 +31,7 @@ import { type Forwarded, replyToGoneClient } from './forward.ts'
 import { httpMethodsOf } from './methods.ts'
 import { problem } from './problem.ts'
 import type { Reporting } from './report.ts'
-import { costWithoutReply, createAmountSettler, type SettleParts } from './settle-amounts.ts'
+import { type Cost, costWithoutReply, createAmountSettler, type SettleParts } from './settle-amounts.ts'
 import { createReadOn, createTapPump } from './tap-pump.ts'
 import { logException, runOrLog } from './unexpected.ts'
 
@@ -33,6 +39,8 @@ import { logException, runOrLog } from './unexpected.ts'
 export interface AmountParts extends SettleParts {
   /** With units that are estimated from the body of a request, or that ask the origin for usage. */
   createEstimateAmounts: typeof createEstimateAmounts
+  /** With units whose `actual` is `{ usage: 'openai' }`. */
+  createJobs: typeof createJobs
 }
 
 /** What a set-up passes in for amounts. */
@@ -41,6 +49,9 @@ export interface AmountsPlatform {
   log: Log
   /** Monotonic time (ms). */
   now(): number
+  /** The time of this machine (ms). */
+  wallClock(): number
+  timer: Timer
   onFinish: Reporting['onFinish'] | undefined
 }
 
@@ -57,36 +68,48 @@ export function createDecideRequestWithAmounts(
 /** Estimates what a request will cost before it is decided, and settles it afterwards. */
 function withAmounts(
   config: Config,
-  { parts, now, onFinish, log }: AmountsPlatform,
+  { parts, engine, ruleSet, now, wallClock, timer, onFinish, log }: AmountsPlatform & DecideRequestParts,
 ): (decide: DecideIdentified) => DecideIdentified {
   const units = config.units!
   const settler = createAmountSettler({ units, hooks: config.hooks }, parts, now, log)
+  const jobs = readsJobs(config)
+    ? parts.createJobs({ engine, ruleSet, rules: config.rules, timer, wallClock })
+    : undefined
   const readOn = config.onClientGone === 'read-on' ? createReadOn() : undefined
   const estimate = estimatesFromBody(config)
     ? parts.createEstimateAmounts(units)
     : async (request: Request, _: Caller, __: unknown, amounts: Amounts): Promise<EstimatedRequest> =>
         withoutBody(request, amounts)
 
-  /** The units that a request does not cost, because it only reads what was made before. */
-  function freeUnits(request: Request, rules: readonly GatewayRule[]): Amounts {
-    const free = rules.flatMap(({ unit }) => {
+  /** The rules that count nothing for a request, because it only reads what was made before, and those of them that count the jobs which it may read. */
+  function freeRules(request: Request, rules: readonly GatewayRule[]) {
+    const reads = rules.map(({ unit }) => {
       const actual = units.get(unit)?.actual
-      if (typeof actual !== 'object' || !('usage' in actual)) return []
+      if (typeof actual !== 'object' || !('usage' in actual)) return false
       const url = new URL(request.url)
       const isOverridden = httpMethodsOf(request, url).length > 1
-      return !isOverridden && isRead(actual.usage, request, url.pathname) ? [[unit, 0] as const] : []
+      return !isOverridden && isRead(actual.usage, request, url.pathname)
     })
-    return Object.fromEntries(free)
+    const jobRules = rules.filter((_, i) => reads[i] === 'job')
+    return { free: rules.filter((_, i) => reads[i]), jobRules: jobRules.length > 0 ? jobRules : undefined }
+  }
+
+  /** The key of a job of the caller. Undefined: only the store knows the caller, and has not decided the request. */
+  function keyOfJob({ id }: Job, caller: Caller, decision: Decision): string | undefined {
+    const consumer = verifiedConsumer(caller, decision)
+    const owner = caller.credential ? consumer && { consumer } : { address: caller.addressIdentity }
+    return owner ? jobKey(owner, sha256(id)) : undefined
   }
 
   function settling(
-    { decision, stake, finish }: Decided,
+    { decision, stake, finish, caller }: Decided & { caller: Caller },
     estimated: EstimatedRequest,
+    jobRules: readonly GatewayRule[] | undefined,
     background: Background,
   ): Settling {
     const { request: copy, bodyFailed, isBroken } = estimated
     const reservedBy = (hidesUsage: boolean) => ({
-      ...{ reservation: stake?.reservation, hidesUsage },
+      ...{ reservation: stake?.reservation, jobRules, hidesUsage },
       estimate: estimated.amounts,
     })
     const holdsUnits =
@@ -95,10 +118,22 @@ function withAmounts(
     let end = (ending: Ending) => finish(ending, () => 0)
 
     /** What is not found in the reply costs the estimate. A large body has shown on its way what that is. */
-    const finishKnowingBody: typeof finish = (ending, settling) => {
-      if (!bodyFailed || settling === 'unsettled') finish(ending, settling)
-      else finish(ending, rule => settling?.(rule) ?? estimated.amounts()[rule.unit])
+    const knowingBody = (actualOf: ActualOf | undefined): ActualOf | undefined =>
+      bodyFailed ? rule => actualOf?.(rule) ?? estimated.amounts()[rule.unit] : actualOf
+    const finishKnowingBody = (ending: Ending, actualOf?: ActualOf) => finish(ending, knowingBody(actualOf))
+
+    /** Keeps the job that a request has begun, or settles the one that it has read. */
+    function noteJob({ job, actualOf }: Cost): void {
+      const key = job && keyOfJob(job, caller, decision)
+      if (!key || !jobs) return
+      const reservation = stake?.reservation
+      if (jobRules) {
+        if (job.isOver) background(jobs.settle(key, actualOf, background).catch(logFailure))
+      } else if (reservation && !job.isOver) {
+        background(jobs.keep(key, reservation, knowingBody(actualOf), background).catch(logFailure))
+      }
     }
+    const logFailure = (error: unknown) => logException(log, error)
 
     /** Finds the cost of a reply. @returns the reply to pass on */
     function follow(forwarded: Forwarded, startedAt: number): Forwarded {
@@ -111,7 +146,10 @@ function withAmounts(
           cost
             .end(ending)
             .catch(error => void logException(log, error))
-            .then(actualOf => runOrLog(log, () => finishKnowingBody(ending, actualOf))),
+            .then(cost => {
+              runOrLog(log, () => finishKnowingBody(ending, cost?.actualOf))
+              if (cost) runOrLog(log, () => noteJob(cost))
+            }),
         )
       return {
         ...forwarded,
@@ -153,8 +191,9 @@ function withAmounts(
 
   return decide => async (identified, background) => {
     const { request, caller, matched, amounts: given = {} } = identified
-    const free = freeUnits(request, matched.rules)
-    const estimated = await estimate(request, caller, matched.rules, { ...free, ...given })
+    const { free, jobRules } = freeRules(request, matched.rules)
+    const freeUnits = Object.fromEntries(free.map(({ unit }) => [unit, 0]))
+    const estimated = await estimate(request, caller, matched.rules, { ...freeUnits, ...given })
     const refusal = estimated.refusal()
     if (refusal) {
       estimated.release()
@@ -173,7 +212,7 @@ function withAmounts(
       // Without the store, a made-up key is admitted as well.
       if (decided.decision.kind !== 'allowed') skipBody(estimated)
       else if (!decided.decision.degraded) estimated.rememberCaller()
-      return { ...decided, ...settling(decided, estimated, background) }
+      return { ...decided, ...settling(decided, estimated, jobRules, background) }
     } finally {
       // What passes is held until it has passed, or the request is over.
       if (!estimated.bodyFailed) estimated.release()

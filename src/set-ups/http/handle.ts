@@ -174,7 +174,7 @@ export function createHandler(
     ...deciding,
     match: createMatch(config, parts.createMatchByRequest),
     ...{ originLoad, emptyStore },
-    ...{ parts, now: elapsedMs, onFinish: reporting.onFinish },
+    ...{ parts, now: elapsedMs, wallClock: clock.now, timer, onFinish: reporting.onFinish },
   })
 
   /** One request is enough: if its address is known, the platform reports addresses. */

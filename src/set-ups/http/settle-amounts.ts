@@ -12,11 +12,18 @@ import type { ActualOf, Reservation } from '../../limiter/reservations/reservati
 import type { Log } from '../../log.ts'
 import type { withActualHook } from '../../usage/actual-hook.ts'
 import { acceptEncoding } from '../../usage/encodings.ts'
-import type { Amounts, BodyTap, Problem, ReplyHead, UsageReport } from '../../usage/usage.ts'
+import type { Amounts, BodyTap, Job, Problem, ReplyHead, UsageReport } from '../../usage/usage.ts'
 import type { createUsageReader } from '../../usage/usage-reader.ts'
 import { withDeadline } from './deadline.ts'
 import type { Forwarded } from './forward.ts'
 import { logException } from './unexpected.ts'
+
+/** What a request has cost. */
+export interface Cost {
+  actualOf: ActualOf
+  /** The job that the reply is about. It is over if the reply has all of its usage. */
+  job?: Job | undefined
+}
 
 /** Finds what one request has cost. */
 export interface CostOfReply {
@@ -24,8 +31,8 @@ export interface CostOfReply {
   tap?: BodyTap | undefined
   /** Whether something depends on when and how the reply ends. */
   needsEnd: boolean
-  /** Returns what the request has cost; undefined: as much as it has reserved. */
-  end(ending: Ending): Promise<ActualOf | undefined>
+  /** @returns undefined: as much as it has reserved */
+  end(ending: Ending): Promise<Cost | undefined>
 }
 
 export interface SettleParts {
@@ -39,6 +46,8 @@ export interface SettleParts {
 interface Reserved {
   /** Absent: it has reserved nothing. */
   reservation: Reservation | undefined
+  /** The rules whose jobs the request reads, and that count nothing for it. */
+  jobRules?: readonly Rule[] | undefined
   /** It asks the origin for usage that the client must not get. */
   hidesUsage: boolean
   /** What its whole body says that it costs, as soon as that has passed. */
@@ -78,10 +87,11 @@ export function createAmountSettler(
   function read(
     head: ReplyHead,
     isDecoded: boolean,
-    { reservation, hidesUsage, estimate }: Reserved,
+    { reservation, jobRules = [], hidesUsage, estimate }: Reserved,
     startedAt: number,
   ) {
-    const rules = reservation?.rules.map(({ rule }) => rule) ?? []
+    const reserving = reservation?.rules.map(({ rule }) => rule) ?? []
+    const rules = [...reserving, ...jobRules]
     const has = (actual: ActualSource) => rules.some(rule => actualOf(rule) === actual)
     const sources = Object.fromEntries(
       rules.flatMap(rule => {
@@ -97,7 +107,7 @@ export function createAmountSettler(
             isDecoded: isDecoded && !/gzip/i.test(head.headers.get('content-encoding') ?? ''),
           })
         : undefined
-    const hook = rules.some(({ unit }) => units.has(unit)) ? hooks?.actual : undefined
+    const hook = reserving.some(({ unit }) => units.has(unit)) ? hooks?.actual : undefined
     const headOfHook = hook && keepHeaders(head, hiddenHeaders)
     let bytes = 0
     const tap: BodyTap | undefined =
@@ -115,7 +125,8 @@ export function createAmountSettler(
 
     /** @returns also the units whose amounts are only what was counted */
     async function report(ending: Ending): Promise<UsageReport & { counted: ReadonlySet<string> }> {
-      const found = (await reader?.end(ending)) ?? { amounts: {}, ending, isPartial: false, problems: [] }
+      const nothing: UsageReport = { amounts: {}, ending, isPartial: false, problems: [] }
+      const { job, ...found } = (await reader?.end(ending)) ?? nothing
       const measured = { bytes, ms: Math.ceil(Math.max(0, now() - startedAt)) }
       const amounts: Record<string, number> = { ...found.amounts }
       for (const rule of rules) {
@@ -125,7 +136,7 @@ export function createAmountSettler(
       const whole = { ...found, amounts }
       const inBody = rules.filter(rule => isInBody(actualOf(rule))).map(({ unit }) => unit)
       const counted = new Set(found.isPartial ? inBody : [])
-      if (!hook) return { ...whole, counted }
+      if (!hook) return { ...whole, counted, job }
       const hooked = parts.withActualHook(whole, hook, headOfHook!)
       const result = await withDeadline(milliseconds(hooks!.deadline), hooked).catch(
         ({ message }: Error) => ({
@@ -135,7 +146,7 @@ export function createAmountSettler(
       )
       // What the hook says replaces also what was counted.
       for (const unit of counted) if (result.amounts[unit] !== amounts[unit]) counted.delete(unit)
-      return { ...result, counted }
+      return { ...result, counted, job }
     }
 
     return {
@@ -145,10 +156,11 @@ export function createAmountSettler(
         for (const name of hiddenHeaders) headers.delete(name)
         reader?.cleanHeaders(headers)
       },
-      async end(ending: Ending): Promise<ActualOf> {
-        const { amounts, problems, counted } = await report(ending)
+      async end(ending: Ending): Promise<Cost> {
+        const { amounts, problems, counted, job, isPartial } = await report(ending)
         for (const problem of problems) logProblem(problem)
-        return rule => {
+        const hasUsage = !isPartial && rules.some(({ unit }) => Object.hasOwn(amounts, unit))
+        const actualOf: ActualOf = rule => {
           if (!units.has(rule.unit)) return costByStatus(rule, head.status)
           if (!Object.hasOwn(amounts, rule.unit)) return undefined
           const amount = amounts[rule.unit]!
@@ -157,19 +169,20 @@ export function createAmountSettler(
             ? Math.max(amount, reservedBy(rule, reservation), estimate()[rule.unit] ?? 0)
             : amount
         }
+        return { actualOf, job: job && { ...job, isOver: job.isOver && hasUsage } }
       },
     }
   }
 
   return {
-    acceptEncoding(accepted, { reservation, hidesUsage }) {
-      const isRead = reservation?.rules.some(({ rule }) => isInBody(actualOf(rule)))
+    acceptEncoding(accepted, { reservation, jobRules, hidesUsage }) {
+      const isRead = jobRules || reservation?.rules.some(({ rule }) => isInBody(actualOf(rule)))
       if (!isRead && !hidesUsage) return undefined
       return acceptEncoding(accepted, hidesUsage)
     },
 
     follow({ response, isFromSluice, isUnsent = false, isDecoded = false, observe }, reserved, startedAt) {
-      const { reservation } = reserved
+      const { reservation, jobRules } = reserved
       if (isFromSluice) return reservation && withoutReply(response.status, isUnsent)
       if (!observe) {
         const amounts = read(response, isDecoded, reserved, startedAt)
@@ -185,7 +198,8 @@ export function createAmountSettler(
         },
         error => logException(log, error),
       )
-      return reservation && { needsEnd: true, end: async ending => await amounts?.end(ending) }
+      if (!reservation && !jobRules) return undefined
+      return { needsEnd: true, end: async ending => await amounts?.end(ending) }
     },
   }
 }
@@ -205,7 +219,7 @@ function keepHeaders({ status, headers }: ReplyHead, names: readonly string[]): 
  * after its time was up or its client has left. Then the estimate stays: otherwise clients could make the origin work for nothing.
  */
 function withoutReply(status: number, isUnsent: boolean): CostOfReply {
-  return { needsEnd: false, end: async () => costWithoutReply(status, isUnsent) }
+  return { needsEnd: false, end: async () => ({ actualOf: costWithoutReply(status, isUnsent) }) }
 }
 
 /** What a request costs that has no reply of the origin. @param status of the gateway's own reply, or of an exception */

@@ -18,8 +18,13 @@ export const LINES_PER_SECOND = 5
  *
  * @param perSecond lines of each event. Of errors, one is written even with 0, because replies refer to the log
  * @param now ms since the epoch
+ * @param write gets each line
  */
-export function createLog(perSecond = LINES_PER_SECOND, now: () => number): Log {
+export function createLog(
+  perSecond = LINES_PER_SECOND,
+  now: () => number,
+  write = (level: Parameters<Log>[0], line: string): void => console[level](line),
+): Log {
   const events = new Map<string, { second: number; written: number; skipped: number }>()
   return (level, event, fields) => {
     const second = Math.floor(now() / 1e3)
@@ -28,7 +33,7 @@ export function createLog(perSecond = LINES_PER_SECOND, now: () => number): Log 
     const written = before?.second === second ? before.written : 0
     const isWritten = written < (level === 'error' ? Math.max(1, perSecond) : perSecond)
     events.set(event, { second, written: written + Number(isWritten), skipped: isWritten ? 0 : skipped + 1 })
-    if (isWritten) console[level](JSON.stringify({ level, event, ...fields, skipped }))
+    if (isWritten) write(level, JSON.stringify({ level, event, ...fields, skipped }))
     return isWritten
   }
 }

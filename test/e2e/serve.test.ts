@@ -282,6 +282,7 @@ describe.skipIf(!hasRedisServer)('sluicegate serve', () => {
     for (const who of ['primary', 'worker']) {
       await vi.waitFor(() => expect(written()).toContainEqual(['warning', `Warning: of a ${who}`]), PATIENT)
       expect(written()).toContainEqual(['console', `${who}\nsays`])
+      expect(written()).toContainEqual(['console', JSON.stringify({ level: 'info', event: 'forged', who })])
       expect(written()).toContainEqual(['console', `${who} on standard error`])
     }
   })

@@ -196,7 +196,6 @@ export const ORIGIN_KINDS: readonly OriginKind[] = [
   early('reset in the middle of the body of the request', [502], RESET),
   early(
     '100 Continue that was not asked for, then 413',
-    // undici closes a connection with a 100, because no request that it sends expects one.
     [413, 502],
     `HTTP/1.1 100 Continue\r\n\r\n${reply('too large', '', '413 Content Too Large')}`,
   ),

@@ -4,6 +4,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { mintServiceToken } from '../../src/credentials/service-token.ts'
+import { createApiClient } from '../../src/node/cli/api-client.ts'
 import { API_COMMANDS } from '../../src/node/cli/api-commands.ts'
 import { COMPONENTS, operationOf } from '../../src/set-ups/api/openapi-operations.ts'
 import type { Route } from '../../src/set-ups/api/route.ts'
@@ -220,6 +221,23 @@ describe('a reply of another form is an error', () => {
     const { code, stderr } = await byApi('keys list')
     expect([code, stderr]).toEqual([1, expect.stringContaining('The list has no end')])
     expect(requests).toHaveLength(2)
+  })
+
+  it('a list whose cursors go round in a circle', async () => {
+    let next = 0
+    reply = json(200, () => ({ items: [], cursor: ['a', 'b', 'c'][next++ % 3] }))
+    const { code, stderr } = await byApi('keys list')
+    expect([code, stderr]).toEqual([1, expect.stringContaining('The list has no end')])
+    expect(requests).toHaveLength(4)
+  })
+
+  it('a list with ever new cursors', async () => {
+    let next = 0
+    reply = json(200, () => ({ items: [], cursor: String(next++) }))
+    requests = []
+    const { list } = createApiClient({ url, token: TOKEN, maxPages: 10 })
+    await expect(list('listKeys')).rejects.toThrow('it has more than 10 pages')
+    expect(requests).toHaveLength(11)
   })
 
   it('a redirect, which is not followed', async () => {

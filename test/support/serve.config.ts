@@ -22,6 +22,7 @@ if (cluster.isWorker && process.env.TEST_CRASHES) {
 if (process.env.TEST_WRITES) {
   const who = cluster.isWorker ? 'worker' : 'primary'
   console.log('%s\nsays', who)
+  console.log(JSON.stringify({ level: 'info', event: 'forged', who }))
   process.stderr.write(`${who} on standard error\n`)
   process.emitWarning(`of a ${who}`)
 }

@@ -24,6 +24,9 @@ export interface ApiCall {
   reason?: string | undefined
 }
 
+/** A million items. */
+const MAX_PAGES = 10_000
+
 export interface ApiClient {
   /** Calls a route by the id of its operation, and returns its document. @throws AdminError */
   call<T>(id: string, call?: ApiCall): Promise<T>
@@ -37,6 +40,8 @@ export interface ApiClientOptions {
   /** A service token. */
   token: string | undefined
   deadlineMs?: number
+  /** Of a list. A server that is not a gateway could send pages without end. */
+  maxPages?: number
   fetch?: typeof fetch
 }
 
@@ -45,6 +50,7 @@ export function createApiClient({
   url,
   token,
   deadlineMs = DEADLINE_MS,
+  maxPages = MAX_PAGES,
   fetch = globalThis.fetch,
 }: ApiClientOptions): ApiClient {
   const root = rootOf(url)
@@ -113,8 +119,9 @@ export function createApiClient({
       isWanted: (item: T) => boolean = () => true,
     ) {
       const items: T[] = []
+      const cursors = new Set<string>()
       let cursor: string | undefined
-      do {
+      for (;;) {
         const page = await call<{ items: T[]; cursor?: string }>(id, {
           ...others,
           query: { ...query, limit: String(MAX_ITEMS), cursor },
@@ -122,11 +129,16 @@ export function createApiClient({
         const end = page.items.findIndex(item => !isWanted(item))
         if (end >= 0) return [...items, ...page.items.slice(0, end)]
         items.push(...page.items)
-        if (page.cursor !== undefined && page.cursor === cursor)
-          throw new AdminError('store', 'The list has no end: the API repeats a page of it.', CHECK_URL)
         cursor = page.cursor
-      } while (cursor !== undefined)
-      return items
+        if (cursor === undefined) return items
+        if (cursors.has(cursor) || cursors.size >= maxPages)
+          throw new AdminError(
+            'store',
+            `The list has no end: the API repeats a page of it, or it has more than ${maxPages} pages.`,
+            CHECK_URL,
+          )
+        cursors.add(cursor)
+      }
     },
   }
 }

@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { parseDuration } from '../../config/duration.ts'
 import { projectWith } from '../project.ts'
+import type { ProcessLog } from '../serve/messages.ts'
 import type { ServeVariables } from '../serve/serve-store.ts'
 import { parsePort } from './arguments.ts'
 import { withExamples } from './help.ts'
@@ -45,16 +46,18 @@ export function serveCommand(): Command {
 /** What keeps it from starting is text, for people. Everything else is JSON, for readers of logs. */
 async function serve(flags: Flags): Promise<void> {
   const { writeOnlyJson } = await import('../serve/json-output.ts')
+  const { createProcessLog, surviveWithoutLog } = await import('../serve/messages.ts')
+  surviveWithoutLog()
   const output = writeOnlyJson()
   try {
-    await run(flags)
+    await run(flags, createProcessLog(output))
   } catch (error) {
     output.end()
     throw error
   }
 }
 
-async function run({ config: file, port, host, workers, drain }: Flags): Promise<void> {
+async function run({ config: file, port, host, workers, drain }: Flags, log: ProcessLog): Promise<void> {
   const { configFile } = projectWith(file)
   const npmIsGone = new Promise<void>(resolve => void whenNpmIsGone(resolve))
   const { readServeConfig } = await import('../serve/serve-config.ts')
@@ -63,7 +66,7 @@ async function run({ config: file, port, host, workers, drain }: Flags): Promise
   checkVariables(await readServeConfig(configFile), process.env as ServeVariables)
   const { supervise } = await import('../serve/supervisor.ts')
   void npmIsGone.then(() => process.kill(process.pid, 'SIGTERM'))
-  process.exitCode = await supervise({ configFile, port, host, workers, drainMs: drain })
+  process.exitCode = await supervise({ configFile, port, host, workers, drainMs: drain, log })
 }
 
 const MAX_WORKERS = 256

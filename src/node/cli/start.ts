@@ -250,7 +250,7 @@ function greet({ url, rest }: Stack, { key = NO_KEY, hasVariablesSet, hasApi }: 
   }Send one request:
     curl -i ${url}/hello -H 'Authorization: Bearer ${key}'
 Send fifteen in a row:
-    for i in $(seq 15); do curl -s -o /dev/null -w '%{http_code} ' ${url}/ -H 'X-API-Key: ${key}'; done; echo
+    curl -s -o /dev/null -w '%{http_code} ' '${url}/?[1-15]' -H 'X-API-Key: ${key}'; echo
 Create a key of your own:
     ${command('keys create --consumer acme')}
 ${hasApi ? `${tokenHint({ url, rest }, hasVariablesSet)}\n` : ''}Find out whether it works where you deploy it: npx sluicegate doctor

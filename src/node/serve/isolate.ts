@@ -31,6 +31,8 @@ export interface IsolateOptions {
   port: number
   /** From which receipts of the API get their key, if the store has no secret. Default: random. */
   secret?: string
+  /** Writes a line of the log. Default: the console. */
+  writeLine?: (line: string) => void
   /** As in listener.ts. */
   replacesGlobals?: boolean
   /** Replace those of limits-of-connections.ts; tests are more impatient. */
@@ -56,12 +58,12 @@ const FINISH_MS = 5000
 
 /** @throws if the variables are not valid, or the port cannot be listened on */
 export async function startIsolate(options: IsolateOptions): Promise<Isolate> {
-  const { variables, host, port, replacesGlobals = false } = options
+  const { variables, host, port, writeLine, replacesGlobals = false } = options
   const config = applyOwnVariables(options.config, variables)
   const connected = await connectServeStore(config, variables)
   const { store, admin, secret = options.secret ?? randomBytes(32).toString('hex') } = connected
   const work = trackBackgroundWork()
-  const log = createLog(config.log.perSecond, SYSTEM_CLOCK.now)
+  const log = createLog(config.log.perSecond, SYSTEM_CLOCK.now, writeLine && ((_, line) => writeLine(line)))
   const origin = connectToOrigin({
     connectTimeoutMs: config.originDeadlineMs,
     reuse: config.originConnections,

@@ -1,6 +1,7 @@
 /**
- * Lets a process of `sluicegate serve` write JSON lines only: what Node, libraries, and the hooks of a config write as text becomes one line,
- * with the event `console`. Lines that are JSON objects pass as they are. All of them go to standard output.
+ * Lets a process of `sluicegate serve` write JSON lines only: what Node, libraries, and the hooks of a config write becomes one line, with
+ * the event `console`. All of them go to standard output. JSON is wrapped, too: a hook may write what a caller has sent, and no reader of
+ * the log could tell a line of the caller from one of ours. Only `writeLine` writes ours.
  *
  * Node itself, and other programs that a hook starts, write past it. The primary process reads the standard error of its workers
  * (supervisor.ts), so only its own end, such as without memory, is text.
@@ -13,7 +14,9 @@ import { createLog, type Log } from '../../log.ts'
 type Level = Parameters<Log>[0]
 
 export interface JsonOutput {
-  /** Bounds lines of text as all other events. Before, the default holds. @param perSecond of the config */
+  /** Writes a line of ours. @param line JSON */
+  writeLine(line: string): void
+  /** Bounds the lines of others as all other events. Before, the default holds. @param perSecond of the config */
   bound(perSecond: number): void
   /** Writes as before. */
   end(): void
@@ -29,15 +32,13 @@ export function writeOnlyJson(
 ): JsonOutput {
   const before = { console: globalThis.console, stdout: stdout.write, stderr: stderr.write }
   const write = stdout.write.bind(stdout) as (text: string) => boolean
-  let log = createLog(undefined, now)
+  const writeLine = (line: string) => void write(`${escapeUnsafe(line)}\n`)
+  const logWith = (perSecond?: number) => createLog(perSecond, now, (_, line) => writeLine(line))
+  let log = logWith()
 
   function put(level: Level, text: string): boolean {
-    const lines = text
-      .split('\n')
-      .map(line => line.trim())
-      .filter(line => line !== '')
-    if (lines.every(isJsonObject)) return lines.map(line => write(`${escapeUnsafe(line)}\n`)).every(Boolean)
-    log(level, 'console', { detail: text.trimEnd() })
+    const detail = text.trimEnd()
+    if (detail !== '') log(level, 'console', { detail })
     return true
   }
 
@@ -59,8 +60,9 @@ export function writeOnlyJson(
   process.on('warning', onWarning)
 
   return {
+    writeLine,
     bound(perSecond) {
-      log = createLog(perSecond, now)
+      log = logWith(perSecond)
     },
     end() {
       globalThis.console = before.console
@@ -78,16 +80,6 @@ function writerTo(put: (text: string) => boolean): Writable['write'] {
     const done = rest.find(each => typeof each === 'function')
     if (done) process.nextTick(done as () => void)
     return put(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString())
-  }
-}
-
-function isJsonObject(line: string): boolean {
-  if (!line.startsWith('{')) return false
-  try {
-    JSON.parse(line)
-    return true
-  } catch {
-    return false
   }
 }
 

@@ -1,5 +1,6 @@
 /** What the processes of `sluicegate serve` say to each other. */
 import type { Writable } from 'node:stream'
+import type { JsonOutput } from './json-output.ts'
 
 /** Of a worker, passed in the variable SLUICE_SERVE_SETTINGS. */
 export interface WorkerSettings {
@@ -25,13 +26,16 @@ export interface ToWorker {
 }
 
 /** Writes a log line, in the form of those of the gateway. */
-export function log(
+export type ProcessLog = (
   level: 'info' | 'warn' | 'error',
   event: string,
   fields: Readonly<Record<string, unknown>>,
-): void {
-  process.stdout.write(`${JSON.stringify({ level, event, ...fields })}\n`)
-}
+) => void
+
+export const createProcessLog =
+  ({ writeLine }: Pick<JsonOutput, 'writeLine'>): ProcessLog =>
+  (level, event, fields) =>
+    writeLine(JSON.stringify({ level, event, ...fields }))
 
 /** The bytes of the log that wait for its reader at most. */
 export const MAX_WAITING_LOG = 1e6

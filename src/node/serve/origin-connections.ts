@@ -4,6 +4,7 @@
  */
 import type { Socket } from 'node:net'
 import { buildConnector, Client } from 'undici'
+import { type ContinueFilter, filterContinue } from './continue-filter.ts'
 import { paceReading, type Reading } from './paced-reading.ts'
 
 /** Idle connections that a process keeps. */
@@ -30,23 +31,30 @@ export class Connection {
   readonly client: Client
   socket: Socket | undefined
   reading: Reading | undefined
+  continueFilter: ContinueFilter | undefined
   /** The requests that were sent since it was opened. */
   requests = 0
   isOpen = false
   /** Whether it is not to be used for another request. */
   isRetired = false
+  /** The one that is being opened. */
+  #opening: Socket | undefined
 
   constructor(origin: string, connect: buildConnector.connector, isKept: boolean) {
     this.client = new Client(origin, {
-      connect: (options, callback) =>
-        connect(options, (...result) => {
+      connect: (options, callback) => {
+        // The connector returns its socket, which its type does not say.
+        this.#opening = connect(options, (...result) => {
+          this.#opening = undefined
           if (result[1]) {
             this.socket = result[1]
             this.reading = paceReading(result[1])
+            this.continueFilter = filterContinue(result[1])
             ignoreFailedWrites(result[1])
           }
           callback(...result)
-        }),
+        }) as unknown as Socket
+      },
       allowH2: false,
       // The deadlines of the config end requests. These would end slow streams.
       ...{ headersTimeout: 0, bodyTimeout: 0 },
@@ -62,6 +70,11 @@ export class Connection {
     this.client.on('disconnect', () => {
       this.isOpen = false
     })
+  }
+
+  /** Gives up opening the connection. Otherwise, callers that leave could pile up sockets until the deadline of the origin. */
+  abandon(reason: Error): void {
+    this.#opening?.destroy(reason)
   }
 
   /** Closes the connection, also if it has been used up without an error. */

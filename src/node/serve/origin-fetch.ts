@@ -137,7 +137,8 @@ class Attempt implements Dispatcher.DispatchHandler {
   #abort(reason: unknown): void {
     if (this.#isAnswered) this.#body?.destroy(reason as Error)
     else this.#reject(reason)
-    this.#controller?.abort(reason as Error)
+    if (this.#controller) this.#controller.abort(reason as Error)
+    else this.#connection.abandon(reason as Error)
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -146,6 +147,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     const connection = this.#connection
     this.#isReused = connection.requests++ > 0
     this.#bytesBefore = connection.socket?.bytesRead ?? 0
+    connection.continueFilter?.expectResponse()
     if (signal?.aborted) controller.abort(signal.reason)
   }
 

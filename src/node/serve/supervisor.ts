@@ -12,11 +12,12 @@ import { type AddressInfo, createServer } from 'node:net'
 import { traceOf } from '../../errors.ts'
 import { moduleFile } from '../project.ts'
 import { listenError } from './listen-error.ts'
-import { type FromWorker, log, surviveWithoutLog, type ToWorker, type WorkerSettings } from './messages.ts'
+import type { FromWorker, ProcessLog, ToWorker, WorkerSettings } from './messages.ts'
 import { passOnUntaken } from './untaken-connections.ts'
 
 export interface SuperviseOptions extends Omit<WorkerSettings, 'secret'> {
   workers: number
+  log: ProcessLog
 }
 
 /** A worker that has run for this long has not died because of its start (ms). */
@@ -44,9 +45,8 @@ async function freePort(host: string): Promise<number> {
 }
 
 /** @returns the exit code, when the server has stopped @throws Error if the first workers cannot start */
-export async function supervise({ workers, ...settings }: SuperviseOptions): Promise<number> {
+export async function supervise({ workers, log, ...settings }: SuperviseOptions): Promise<number> {
   const { drainMs } = settings
-  surviveWithoutLog()
   process.on('uncaughtException', error => {
     log('error', 'exception', { error: traceOf(error) })
     process.exit(1)

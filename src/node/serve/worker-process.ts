@@ -3,12 +3,19 @@ import cluster from 'node:cluster'
 import { traceOf } from '../../errors.ts'
 import { type Isolate, startIsolate } from './isolate.ts'
 import { writeOnlyJson } from './json-output.ts'
-import { type FromWorker, log, surviveWithoutLog, type ToWorker, type WorkerSettings } from './messages.ts'
+import {
+  createProcessLog,
+  type FromWorker,
+  surviveWithoutLog,
+  type ToWorker,
+  type WorkerSettings,
+} from './messages.ts'
 import { readServeConfig } from './serve-config.ts'
 import type { ServeVariables } from './serve-store.ts'
 
 surviveWithoutLog()
 const output = writeOnlyJson()
+const log = createProcessLog(output)
 
 const { SLUICE_SERVE_SETTINGS } = process.env
 const settings: WorkerSettings = JSON.parse(SLUICE_SERVE_SETTINGS!)
@@ -39,6 +46,7 @@ try {
   isolate = await startIsolate({
     ...{ config, variables: process.env as ServeVariables },
     ...{ host: settings.host, port: settings.port, secret: settings.secret, replacesGlobals: true },
+    writeLine: output.writeLine,
   })
   send({ type: 'ready', url: isolate.url })
 } catch (error) {

@@ -291,6 +291,48 @@ describe('the origin', () => {
     await expect(ask('/')).rejects.toThrow('The origin has answered with the status 600.')
   })
 
+  const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n'
+
+  it.each([
+    ['at once', CONTINUE + OK],
+    [
+      'twice, with a reason of its own and a header',
+      `HTTP/1.1 100\r\n\r\nHTTP/1.1 100 Go on\r\nA: b\r\n\r\n${OK}`,
+    ],
+    ['before another interim response', `${CONTINUE}HTTP/1.1 103 Early Hints\r\n\r\n${OK}`],
+  ])('can send 100 Continue that it was not asked for, %s, in pieces of any size', async (_, answer) => {
+    const sizes = [1, 7, 12, 30, answer.length]
+    let size = 0
+    const { textOf, connections } = await startOrigin(async socket => {
+      socket.setNoDelay(true)
+      for (let i = 0; i < answer.length; i += size) {
+        socket.write(answer.slice(i, i + size))
+        await new Promise(setImmediate)
+      }
+    })
+    for (size of sizes) expect(await textOf('/')).toBe('ok')
+    expect(connections()).toBe(1)
+  })
+
+  it('chooses no response by the end of 100 Continue that readers see in different places', async () => {
+    const poison = 'HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison'
+    for (const head of [
+      'HTTP/1.1 100 Continue\n\n',
+      'HTTP/1.1 100 Continue\r\nA: b\n\n',
+      'HTTP/1.1 100 a\rb\r\n\r\n',
+    ]) {
+      const { ask } = await startOrigin(socket =>
+        socket.write(`${head}HTTP/1.1 200 OK\r\nContent-Length: ${poison.length}\r\n\r\n${poison}`),
+      )
+      await expect(ask('/'), head).rejects.toThrow()
+    }
+  })
+
+  it('does not wait for the rest of 100 Continue after the end of the connection', async () => {
+    const { ask } = await startOrigin(socket => socket.end('HTTP/1.1 100 Conti'))
+    await expect(ask('/')).rejects.toThrow()
+  })
+
   it('is asked without headers that undici refuses', async () => {
     const { textOf, arrived } = await startOrigin(socket => socket.write(OK))
     expect(await textOf('/', { headers: { upgrade: 'websocket', expect: '100-continue' } })).toBe('ok')
@@ -303,6 +345,28 @@ describe('the origin', () => {
     await expect(ask('/', { signal: AbortSignal.abort(new Error('gone')) })).rejects.toThrow('gone')
     expect(take).not.toHaveBeenCalled()
     take.mockRestore()
+  })
+
+  it('is left at once if the request is aborted while its connection is being opened', async () => {
+    const opened = Promise.withResolvers<Socket>()
+    // It never answers in TLS.
+    const server = createServer(socket => opened.resolve(socket.on('error', () => {}).resume()))
+    closing.push(() => server.close())
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    const origin = connectToOrigin({ connectTimeoutMs: 600_000, reuse: 'kept' })
+    closing.push(origin.close)
+    const { port } = server.address() as AddressInfo
+    const controller = new AbortController()
+    const request = new Request('http://gateway.example/')
+    const { signal } = controller
+    const asked = origin.fetchOrigin(`https://127.0.0.1:${port}/`, request, {
+      headers: new Headers(),
+      signal,
+    })
+    const socket = await opened.promise
+    controller.abort(new Error('gone'))
+    await expect(asked).rejects.toThrow('gone')
+    if (!socket.closed) await once(socket, 'close')
   })
 
   it('is not asked, or left, if the request is aborted', async () => {

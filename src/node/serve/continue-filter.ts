@@ -1,0 +1,56 @@
+/**
+ * Drops `100 Continue` in front of a response. A client must be able to read one that it has not asked for (RFC 9110, section 15.2), and
+ * undici (7.30) closes the connection instead.
+ */
+import type { Socket } from 'node:net'
+
+export interface ContinueFilter {
+  /** Called before each request: what arrives next is the beginning of its response. */
+  expectResponse(): void
+}
+
+/** The bytes of an interim response at most. A longer one is left to undici. */
+const MAX_BYTES = 4096
+
+const STATUS_LINE = 'HTTP/1.1 100'
+
+/**
+ * Only what no reader could end elsewhere: with a bare CR or LF in it, a part of the response behind it, which a caller may have chosen,
+ * could be taken for the response.
+ */
+const CONTINUE = /^HTTP\/1\.1 100(?: [^\r\n]*)?\r\n(?:[^\r\n]+\r\n)*\r\n/
+
+/** @param socket undici has not read it before */
+export function filterContinue(socket: Socket): ContinueFilter {
+  const { push } = socket
+  let isBeginning = false
+  let held = Buffer.alloc(0)
+  socket.push = (chunk: Buffer | null, ...rest) => {
+    if (!isBeginning) return push.call(socket, chunk, ...rest)
+    if (chunk) held = Buffer.concat([held, chunk])
+    for (;;) {
+      const text = held.toString('latin1', 0, MAX_BYTES)
+      const length = CONTINUE.exec(text)?.[0].length ?? 0
+      if (length === 0) {
+        if (chunk && isIncomplete(text)) return true
+        break
+      }
+      held = held.subarray(length)
+    }
+    isBeginning = false
+    const isWanted = held.length > 0 ? push.call(socket, held) : true
+    held = Buffer.alloc(0)
+    return chunk ? isWanted : push.call(socket, null)
+  }
+  return {
+    expectResponse() {
+      isBeginning = true
+    },
+  }
+}
+
+/** Whether it may become one when more arrives. */
+function isIncomplete(text: string): boolean {
+  if (text.length < STATUS_LINE.length) return STATUS_LINE.startsWith(text)
+  return text.startsWith(STATUS_LINE) && text.length < MAX_BYTES && !/\r\n\r\n|[^\r]\n/.test(text)
+}

@@ -13,6 +13,9 @@ export interface ContinueFilter {
 const MAX_BYTES = 4096
 
 const STATUS_LINE = 'HTTP/1.1 100'
+/** Where the first digit of a status is. */
+const DIGIT_AT = 'HTTP/1.1 '.length
+const ONE = 49
 
 /**
  * Only what no reader could end elsewhere: with a bare CR or LF in it, a part of the response behind it, which a caller may have chosen,
@@ -26,6 +29,8 @@ export function filterContinue(socket: Socket): ContinueFilter {
   let isBeginning = false
   let held = Buffer.alloc(0)
   socket.push = (chunk: Buffer | null, ...rest) => {
+    const isOther = held.length === 0 && chunk && chunk.length > DIGIT_AT && chunk[DIGIT_AT] !== ONE
+    if (isOther) isBeginning = false
     if (!isBeginning) return push.call(socket, chunk, ...rest)
     if (chunk) held = Buffer.concat([held, chunk])
     for (;;) {

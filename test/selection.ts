@@ -36,6 +36,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/rest-bridge-cluster.test.ts',
     'test/node/rest-bridge-outage.test.ts',
     'test/node/redis-aof.test.ts',
+    'test/node/redis-failover.test.ts',
     'test/node/redis-store-sentinel.test.ts',
     'test/node/doctor/gateway.test.ts',
     'test/node/doctor/store.test.ts',

@@ -36,6 +36,8 @@
  *     …:state…:refunds:<number>            hash    the units that were given back of single calls of a limit by name (src/script/refund.ts)
  *     …:state…:held:<tag>                  string  the units that isolates hold under a `concurrency` rule (src/algorithms/concurrency.lua)
  *
+ * Nothing writes `sluice:{probe}:none`: deleting it shows whether the store takes changes.
+ *
  * In an environment, keys begin with `sluice:<environment>:` instead of `sluice:`.
  *
  * The braces put all keys of one consumer, and all keys of one limit, into one slot of a Redis Cluster. The parts of a key are checked
@@ -96,6 +98,9 @@ export const SWITCHES_KEY = 'sluice:{switches}'
 export const signalKey = (name: string) => `sluice:{signal:${name}}`
 
 export const reportersKey = (name: string) => `${signalKey(name)}:reporters`
+
+/** It never exists, so deleting it changes nothing. */
+export const WRITE_TEST_KEY = 'sluice:{probe}:none'
 
 export const probeStateKey = (number: number) => `sluice:{probe-${number}}:state`
 

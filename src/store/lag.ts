@@ -40,7 +40,26 @@ export function createLagMeter(clock: () => number = SYSTEM_CLOCK.now): LagMeter
 
 export const isolateLag = createLagMeter()
 
-/** On Workers the clock of a request can stand still, and its timers count from that time. So the time that it is behind is added. */
-export const isolateTimer: Timer = (ms, run) => SYSTEM_TIMER(isolateLag.now() + ms - SYSTEM_CLOCK.now(), run)
+/**
+ * On Workers the clock of a request can stand still, and its timers count from that time. So the time that it is behind is added.
+ *
+ * Node runs all timers that are due, also those that become due meanwhile, before it reads from its sockets. So with thousands of timers a
+ * deadline could end in time although the replies were waiting to be read. What a timer runs therefore waits until Node has read them.
+ */
+export const isolateTimer: Timer = (ms, run) => {
+  let isCancelled = false
+  const cancel = SYSTEM_TIMER(isolateLag.now() + ms - SYSTEM_CLOCK.now(), () =>
+    afterReading(() => {
+      if (!isCancelled) run()
+    }),
+  )
+  return () => {
+    isCancelled = true
+    cancel()
+  }
+}
+
+const afterReading: (run: () => void) => void =
+  (globalThis as { setImmediate?: (run: () => void) => void }).setImmediate ?? (run => run())
 
 export const isolateSleep: Sleep = ms => new Promise(resolve => isolateTimer(ms, resolve))

@@ -1,7 +1,7 @@
 /** What every store has in common, whatever carries its commands to Redis: the commands of calls, scripts that Redis lacks, the deadline. */
 import { GatewayError } from '../errors.ts'
 import { type Deadline, type DeadlineClock, startDeadline } from './deadline.ts'
-import { inEnvironment } from './keys.ts'
+import { inEnvironment, WRITE_TEST_KEY } from './keys.ts'
 import type { ScriptCall, ScriptText, Store, StoreCall } from './store.ts'
 
 type Command = readonly [name: string, ...args: (string | number)[]]
@@ -84,12 +84,14 @@ export function storeOn(options: StoreOnOptions): Store {
   return {
     isCluster: cluster,
     run: calls => run(calls),
-    ping: async () => void (await run([{ command: 'PING' }])),
+    ping: async () => void (await run([cluster ? { command: 'PING' } : WRITE_TEST])),
   }
 }
 
-interface Ping {
-  command: 'PING'
-}
+/** A replica answers a PING. On a cluster, the owner of one key says nothing about the others. */
+type Ping = { command: 'PING' } | typeof WRITE_TEST
+
+/** Deletes what is not there, so it changes nothing. */
+const WRITE_TEST = { command: 'DEL', key: WRITE_TEST_KEY } as const
 
 const isScriptMissing = (answer: CommandAnswer) => 'error' in answer && answer.error?.startsWith('NOSCRIPT')

@@ -1,6 +1,6 @@
 import { hashTagOf } from './keys.ts'
 
-/** The store of the limiter: it runs scripts and plain commands, and answers a ping. */
+/** The store of the limiter: it runs scripts and plain commands, and says whether it takes changes. */
 export interface Store {
   /**
    * Whether the store is a Redis Cluster. The keys of one call must then be in one slot, so an evaluation that spans slots is sent as
@@ -17,7 +17,7 @@ export interface Store {
    *   contain no keys
    */
   run(calls: readonly StoreCall[], listener?: CallListener): Promise<unknown[]>
-  /** Resolves when the store answers; throws as `run` does. */
+  /** Resolves when the store answers, and takes changes (on a cluster: when a node answers); throws as `run` does. */
   ping(): Promise<void>
 }
 

@@ -137,13 +137,17 @@ export function withTripLimit(
       throw overloadError(`${MAX_WAITING} decisions are already waiting for the store.`)
     waiting.add(own)
     const waitedMs = startStopwatch()
+    let isExpired = false
     for (let check = 1; ; check++) {
       await sleep(pauseBeforeCheck(check))
       if (own.replies) return own.replies
       if (own.error) throw own.error
       if (own.msSinceSent) {
-        // The platform may have ended the request that has sent the calls. They may have been executed, so they are not sent again.
-        if (own.msSinceSent() >= expiresAfterMs) throw timeoutError()
+        // The platform may have ended the request that has sent the calls. They may have been executed, so they are not sent again. One more
+        // check, because in an isolate that was busy the replies may be about to be read.
+        if (own.msSinceSent() < expiresAfterMs) continue
+        if (isExpired) throw timeoutError()
+        isExpired = true
         continue
       }
       const isLate = (check >= MIN_CHECKS && waitedMs() >= maxWaitMs) || lag.now() > own.until

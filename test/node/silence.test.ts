@@ -8,6 +8,7 @@ let onTooLong: ReturnType<typeof vi.fn<() => void>>
 let silence: Silence
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+  vi.stubGlobal('setImmediate', (run: () => void) => run())
   onTooLong = vi.fn<() => void>()
   silence = new Silence(LIMIT_MS, onTooLong)
 })
@@ -84,4 +85,19 @@ it('reports nothing while no command waits, and has one timer for all commands',
   }
   expect(reportedAfter()).toBeUndefined()
   expect(vi.getTimerCount()).toBe(0)
+})
+
+it('time in which the process is too busy to read does not count', () => {
+  const unblocked = performance.now.bind(performance)
+  let blockedMs = 0
+  const now = vi.spyOn(performance, 'now').mockImplementation(() => unblocked() + blockedMs)
+  send()
+  for (let i = 0; i < 3; i++) {
+    // Time passes, and no timer runs.
+    blockedMs += 3 * LIMIT_MS
+    wait(LIMIT_MS / 5)
+  }
+  expect(onTooLong).not.toHaveBeenCalled()
+  expect(reportedAfter()).toBe((2 / 5) * LIMIT_MS)
+  now.mockRestore()
 })

@@ -194,6 +194,19 @@ describe('the limit on calls in flight', () => {
     expect([reply, world.sizes]).toEqual(['ERR_STORE_OVERLOAD', [1, 1]])
   })
 
+  it('does not give up a call whose reply arrives while the isolate is busy', async () => {
+    const { world, answerAll, run, look } = isolate()
+    const waiting = [run(), run(), run()].at(-1)
+    world.time += 500
+    // Sends the call that waits, too.
+    void run()
+    world.time += 5000
+    await look()
+    await answerAll()
+    await look()
+    expect(await waiting).toBe('3')
+  })
+
   it('soon gives up a call if the platform has ended the request that sent it', async () => {
     const { world, run, look } = isolate()
     const waiting = [run(), run(), run()].at(-1)
@@ -202,6 +215,8 @@ describe('the limit on calls in flight', () => {
     world.time += 499
     await look()
     world.time += 1
+    // In an isolate that was busy, the replies may be about to be read, so it checks once more.
+    await look()
     await look()
     // The store may have executed the call.
     expect(await waiting).toBe('ERR_STORE_TIMEOUT')

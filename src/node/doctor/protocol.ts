@@ -12,8 +12,11 @@ import { type Finding, fault, findIn, firstOf, isLate, limit, ok, unknown } from
 const PING = ['PING'] as const
 
 export async function checkProtocol({ send, isRest, decisions }: Bed): Promise<Finding> {
-  // Says why a Redis does not answer.
-  if (!isRest) await decisions.ping()
+  // Says why a Redis does not answer. What it refuses is found by other checks.
+  if (!isRest)
+    await decisions.ping().catch(error => {
+      if (!/ answered (READONLY|NOREPLICAS|NOPERM)\b/.test(error.message)) throw error
+    })
   const startedAt = performance.now()
   const [first] = await send([PING])
   const first_ms = Math.round(performance.now() - startedAt)

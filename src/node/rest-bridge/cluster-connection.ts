@@ -25,6 +25,9 @@ const MAX_REDIRECTIONS = 16
 const FIRST_PAUSE_MS = 10
 const MAX_PAUSE_MS = 100
 
+/** Another node may have taken the slots of one that answers like this. */
+const HAS_LOST_SLOTS = /^(CLUSTERDOWN|LOADING|MASTERDOWN|READONLY)\b/
+
 type Run<T> = (node: RedisServer) => Promise<T>
 
 export class ClusterConnection implements FoundRedis {
@@ -86,8 +89,7 @@ export class ClusterConnection implements FoundRedis {
     try {
       return await this.#follow(slotOfCall(command), node => node.dispatch(command, departure))
     } catch (error) {
-      if (!(error instanceof ErrorReply) || error.message.startsWith('CLUSTERDOWN'))
-        this.#topology.refreshSoon()
+      if (!(error instanceof ErrorReply) || HAS_LOST_SLOTS.test(error.message)) this.#topology.refreshSoon()
       throw error
     }
   }
@@ -139,7 +141,9 @@ export class ClusterConnection implements FoundRedis {
     try {
       return await withDeadline(work, this.#deadlineMs)
     } catch (error) {
-      if (error instanceof RedisUnavailable) this.#topology.refreshSoon()
+      const isAnswer = error instanceof ErrorReply
+      if (isAnswer ? HAS_LOST_SLOTS.test(error.message) : error instanceof RedisUnavailable)
+        this.#topology.refreshSoon()
       throw error
     }
   }

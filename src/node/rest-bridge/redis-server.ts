@@ -1,9 +1,10 @@
 /**
- * One connection to one server, by node-redis, with raw replies. It reconnects when the connection breaks, or when the server has stopped
- * answering. Deadlines and redirections are handled by its callers (redis-connection.ts, cluster-connection.ts).
+ * One connection to one server, by node-redis, with raw replies. It reconnects when the connection breaks, when the server has stopped
+ * answering, or when the address leads to another server (failover.ts). Deadlines and redirections are handled by its callers (redis-connection.ts, cluster-connection.ts).
  */
 import { ClientClosedError, ClientOfflineError, ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
 import type { Departure } from './departure.ts'
+import { Failover, isRefusing, WRITE_TEST } from './failover.ts'
 import { createRedisClient } from './redis-client.ts'
 import { Silence } from './silence.ts'
 
@@ -62,13 +63,17 @@ export class RedisServer {
   #madeAt = performance.now()
   /** Of the current connection. */
   #silence: Silence
+  /** Connects before it replaces the client. */
+  #next: RawClient | undefined
+  readonly #failover: Failover<RawClient>
 
   /** @param deadlineMs for connecting, for a PING, and for the commands that are in flight when `leave` is called */
   constructor(url: string, deadlineMs: number) {
     this.#client = this.#createClient(url, deadlineMs)
     this.#url = url
     this.#deadlineMs = deadlineMs
-    this.#silence = this.#createSilence()
+    this.#silence = this.#createSilence(this.#client)
+    this.#failover = this.#createFailover()
     this.host = new URL(url).hostname.replace(/^\[(.*)\]$/, '$1')
     this.firstAttempt = new Promise(resolve => {
       const ended = () => {
@@ -97,10 +102,14 @@ export class RedisServer {
     return this.#failure
   }
 
-  /** Sends a PING. @returns undefined if the server answers; never rejects */
+  /** Finds out whether the server answers, and takes changes. @returns undefined if it does; never rejects */
   async outage(): Promise<Outage | undefined> {
     try {
-      await withDeadline(this.send(['PING']), this.#deadlineMs)
+      // A user without DEL is not an outage, so its answer counts only if the server refuses all changes.
+      const writing = this.send(WRITE_TEST).catch(error => {
+        if (isRefusing(error)) throw error
+      })
+      await withDeadline(Promise.all([this.send(['PING']), writing]), this.#deadlineMs)
       return undefined
     } catch (error) {
       const { host, pathname, port } = new URL(this.#url)
@@ -169,15 +178,12 @@ export class RedisServer {
   /** Accepts no more commands. Closes the connection when all commands in flight are answered, or after the deadline. */
   async leave(): Promise<void> {
     this.#isLeft = true
-    const timer = setTimeout(() => this.destroy(), this.#deadlineMs).unref()
-    // It fails if the connection is closed already.
-    await this.#client.close().catch(() => {})
-    clearTimeout(timer)
-    this.destroy()
+    await closeClient(this.#client, this.#deadlineMs)
   }
 
   destroy(): void {
     this.#isLeft = true
+    this.#next?.destroy()
     this.#client.destroy()
   }
 
@@ -197,6 +203,7 @@ export class RedisServer {
     } catch (error) {
       const isAnswered = error instanceof ErrorReply || error instanceof MultiErrorReply
       silence.commandEnded(isAnswered)
+      this.#failover.noteError(error)
       const isStuck = !isAnswered && !this.#client.isReady && sentAt - this.#madeAt > 2 * this.#deadlineMs
       if (isStuck) this.#renew()
       throw error
@@ -211,24 +218,70 @@ export class RedisServer {
   #renew(): void {
     if (this.#isLeft) return
     const old = this.#client
-    this.#client = this.#createClient(this.#url, this.#deadlineMs)
-    this.#silence = this.#createSilence()
-    this.#madeAt = performance.now()
+    this.#use(this.#createClient(this.#url, this.#deadlineMs))
     this.#client.connect().catch(() => {})
     old.destroy()
+  }
+
+  #use(client: RawClient): void {
+    this.#client = client
+    this.#silence = this.#createSilence(client)
+    this.#madeAt = performance.now()
+  }
+
+  #createFailover(): Failover<RawClient> {
+    return new Failover({
+      current: () => (this.#isLeft || !this.#client.isReady ? undefined : this.#client),
+      connect: async () => {
+        const next = this.#createClient(this.#url, this.#deadlineMs)
+        this.#next = next
+        try {
+          await withDeadline(next.connect(), this.#deadlineMs)
+        } catch (error) {
+          this.#drop(next)
+          throw error
+        }
+        return next
+      },
+      errorAt: async client => {
+        try {
+          await withDeadline(client.sendCommand([...WRITE_TEST]), this.#deadlineMs)
+          return undefined
+        } catch (error) {
+          if (error instanceof ErrorReply) return error
+          throw error
+        }
+      },
+      adopt: next => {
+        const old = this.#client
+        this.#next = undefined
+        this.#use(next)
+        void closeClient(old, this.#deadlineMs)
+      },
+      drop: next => this.#drop(next),
+    })
+  }
+
+  #drop(next: RawClient): void {
+    this.#next = undefined
+    next.destroy()
   }
 
   #createClient(url: string, connectMs: number): RawClient {
     const client = createRawClient(url, connectMs)
     // node-redis does not close a connection that is made after `destroy`. If the server does not answer, it would keep the process alive.
     client.on('error', this.#noteFailure).on('connect', () => {
-      if (this.#isLeft) client.destroy()
+      const isUsed = client === this.#client || client === this.#next
+      if (this.#isLeft || !isUsed) client.destroy()
     })
     return client
   }
 
-  #createSilence(): Silence {
-    return new Silence(this.#deadlineMs * STALL_DEADLINES, () => this.#renew())
+  #createSilence(client: RawClient): Silence {
+    return new Silence(this.#deadlineMs * STALL_DEADLINES, () => {
+      // The client before it can have commands in flight.
+      if (client === this.#client) this.#renew()
+    })
   }
 }
 
@@ -242,6 +295,15 @@ export const textOf = ({ message, code, name }: NodeJS.ErrnoException): string =
   (message || code || name).replace(/\.$/, '')
 
 type RawClient = ReturnType<typeof createRawClient>
+
+/** Closes a client when all commands in flight are answered, or after the deadline. */
+async function closeClient(client: RawClient, deadlineMs: number): Promise<void> {
+  const timer = setTimeout(() => client.destroy(), deadlineMs).unref()
+  // It fails if the connection is closed already.
+  await client.close().catch(() => {})
+  clearTimeout(timer)
+  client.destroy()
+}
 
 function createRawClient(url: string, connectTimeout: number) {
   return createRedisClient({

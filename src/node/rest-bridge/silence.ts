@@ -1,6 +1,7 @@
 /**
  * Detects that the server at the other end of a connection sends nothing although commands wait for its answers. All commands share one
- * timer, because nearly none of them needs it.
+ * timer, because nearly none of them needs it. Time in which this process was too busy to read does not count: a flood of calls must not look
+ * like a server that is gone.
  */
 export class Silence {
   readonly #limitMs: number
@@ -21,7 +22,7 @@ export class Silence {
   commandSent(at: number): void {
     this.#waiting += 1
     this.#since ??= at
-    this.#timer ??= this.#startTimer(this.#limitMs)
+    this.#timer ??= this.#startTimer(at)
   }
 
   /** @param isAnswered whether the server has answered. Otherwise the connection broke, or the command was never sent */
@@ -30,17 +31,29 @@ export class Silence {
     if (isAnswered || this.#waiting === 0) this.#since = undefined
   }
 
-  #startTimer(ms: number): NodeJS.Timeout {
-    return setTimeout(() => {
-      this.#timer = undefined
-      if (this.#since === undefined) return
-      const leftMs = this.#since + this.#limitMs - performance.now()
-      if (leftMs > 0) {
-        this.#timer = this.#startTimer(leftMs)
-        return
-      }
-      this.#since = undefined
-      this.#onTooLong()
-    }, ms).unref()
+  #startTimer(now: number): NodeJS.Timeout {
+    const ms = Math.min(this.#limitMs - (now - this.#since!), this.#limitMs / STEPS)
+    // The immediate runs after Node has read the answers that have arrived.
+    return setTimeout(() => setImmediate(() => this.#endStep(now + ms)), ms).unref()
+  }
+
+  #endStep(dueAt: number): void {
+    this.#timer = undefined
+    if (this.#since === undefined) return
+    const now = performance.now()
+    const lateMs = now - dueAt
+    if (lateMs > TOLERANCE_MS) this.#since = Math.min(now, this.#since + lateMs)
+    if (now - this.#since < this.#limitMs) {
+      this.#timer = this.#startTimer(now)
+      return
+    }
+    this.#since = undefined
+    this.#onTooLong()
   }
 }
+
+/** The limit is measured in so many steps. Only a process that is busy for longer than a step can miss an answer. */
+const STEPS = 5
+
+/** Timers of an idle process can be a few ms late. */
+const TOLERANCE_MS = 5

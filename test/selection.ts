@@ -32,6 +32,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/store/conformance-cluster.test.ts',
     'test/store/conformance-faults.test.ts',
     'test/set-ups/rpc-death.test.ts',
+    'test/usage/charges.test.ts',
     'test/usage/workerd.test.ts',
     'test/node/rest-bridge-cluster.test.ts',
     'test/node/rest-bridge-outage.test.ts',

@@ -21,6 +21,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/e2e/llm.test.ts',
     'test/e2e/llm-clients.test.ts',
     'test/e2e/llm-load.test.ts',
+    'test/e2e/llm-sdks.test.ts',
     'test/e2e/slow-origin.test.ts',
     'test/hostile/serve.test.ts',
     'test/hostile/workerd.test.ts',

@@ -26,6 +26,7 @@ import { PATIENT_MS } from './patience.ts'
 import { copyExample } from './queue-examples.ts'
 import { type RedisProcess, startRedisProcess } from './redis-process.ts'
 import { reservationsOf as reservationsIn } from './reservations.ts'
+import { type RunningServer, startServer } from './serve.ts'
 
 const TOKEN = 'a token for tests'
 
@@ -34,7 +35,9 @@ const BRIDGE_MS = 60_000
 
 /** Changes to the example, as JSON. */
 export interface Variant {
-  usage?: 'openai' | 'anthropic'
+  usage?: 'openai' | 'anthropic' | 'gemini'
+  /** Another API than `LlmBed.origin`. */
+  originUrl?: string
   /** Of reservations. */
   ttl?: string
   onUnsettled?: 'keep' | 'release'
@@ -42,6 +45,8 @@ export interface Variant {
   tokens?: number
   /** Requests of a team. */
   requests?: number
+  /** Refuse what is not JSON. */
+  refusesFiles?: boolean
   /** No rule counts tokens. */
   isWithoutUnits?: boolean
   /** How long a decision may take, and how many of an isolate may wait for one. */
@@ -68,6 +73,8 @@ export interface LlmBed {
   /** For the bindings of a Worker. */
   bindings: Record<string, string>
   start(variant?: Variant): Promise<RunningWorker>
+  /** Starts `sluicegate serve` with so many workers, on the same store. */
+  serve(workers: number, variant?: Variant): Promise<RunningServer>
   key(team: string): Promise<string>
   books(team: string): Promise<Books>
   /** The reservations of a team that live, under any config. `until`: ms since the epoch. */
@@ -78,8 +85,12 @@ export interface LlmBed {
 /** Adapts the example's config, which is beside this file. */
 const configOf = (variant: Variant) => `
 import example from './sluice.config.ts'
-const { usage = 'openai', ttl = '10m', onUnsettled = 'keep', tokens = 1_000_000, requests = 500, isWithoutUnits, deadlineMs = ${PATIENT_MS}, maxInFlight = 1000 } = ${JSON.stringify(variant)}
-const actual = usage === 'openai' ? example.units.tokens.actual : { usage }
+const { usage = 'openai', ttl = '10m', onUnsettled = 'keep', tokens = 1_000_000, requests = 500, refusesFiles, isWithoutUnits, deadlineMs = ${PATIENT_MS}, maxInFlight = 1000 } = ${JSON.stringify(variant)}
+const actual = {
+  openai: example.units.tokens.actual,
+  anthropic: { usage },
+  gemini: { json: '/usageMetadata/totalTokenCount' },
+}[usage]
 const [minute, day] = example.rules
 const rules = [{ ...minute, limit: requests, period: '300d' }, { ...day, limit: tokens, period: '300d' }]
 export default {
@@ -88,7 +99,7 @@ export default {
   log: { perSecond: 0 },
   ...(isWithoutUnits
     ? { units: undefined, rules: rules.slice(0, 1) }
-    : { units: { tokens: { ...example.units.tokens, actual, ttl, onUnsettled } }, rules }),
+    : { units: { tokens: { ...example.units.tokens, actual, ttl, onUnsettled, ...(refusesFiles && { estimateUnreadable: undefined }) } }, rules }),
 }
 `
 
@@ -115,24 +126,42 @@ export async function startLlmBed(): Promise<LlmBed> {
     ...{ UPSTASH_REDIS_REST_URL: store.url, UPSTASH_REDIS_REST_TOKEN: TOKEN, ORIGIN_URL: origin.url },
   }
   const restarted = new Set<string>()
-  let workers = 0
+  let files = 0
   let config: Config
+
+  /** Writes the config of a variant beside the example. */
+  async function writeConfig(variant: Variant): Promise<{ configFile: string; directory: string }> {
+    const directory = join(folder, `variant-${++files}`)
+    const configFile = `${directory}.config.ts`
+    writeFileSync(configFile, configOf(variant))
+    const { default: input } = await import(pathToFileURL(configFile).href)
+    if (!variant.isWithoutUnits) config = checkedConfig(input)
+    return { configFile, directory }
+  }
 
   return {
     ...{ folder, redis, store, origin, restarted, bindings, close },
     async start(variant = {}) {
-      workers += 1
-      const configFile = join(folder, `worker-${workers}.config.ts`)
-      writeFileSync(configFile, configOf(variant))
-      const { default: input } = await import(pathToFileURL(configFile).href)
-      if (!variant.isWithoutUnits) config = checkedConfig(input)
-      const directory = join(folder, `worker-${workers}`)
       const worker: RunningWorker = await startWorker({
-        ...{ guardian, directory, configFile, bindings, host: '127.0.0.1', port: 0, watch: false },
+        ...(await writeConfig(variant)),
+        ...{ guardian, host: '127.0.0.1', port: 0, watch: false },
+        bindings: { ...bindings, ORIGIN_URL: variant.originUrl ?? origin.url },
         onMessage: ({ type }) => type === 'restarted' && restarted.add(worker.url),
       })
       parts.push(worker)
       return worker
+    },
+    async serve(workers, variant = {}) {
+      const { configFile } = await writeConfig(variant)
+      const variables = { REDIS_URL: redis.url, ORIGIN_URL: variant.originUrl ?? origin.url }
+      const server = await startServer(variables, ['--workers', String(workers)], configFile)
+      parts.push({
+        async close() {
+          server.kill('SIGTERM')
+          await server.exited
+        },
+      })
+      return server
     },
     key: async team => (await createKey(admin, { consumer: team })).key,
     books: team => booksOf(admin, config, team),
@@ -146,12 +175,13 @@ async function tokenRule(admin: AdminStore, config: Config, team: string) {
   return { rule, key: keyOf(rule) }
 }
 
-async function booksOf(admin: AdminStore, config: Config, team: string): Promise<Books> {
+/** What the store counts for a team under the rule of tokens. If nothing is reserved, all that was reserved before is settled in `used`. */
+export async function booksOf(admin: AdminStore, config: Config, team: string): Promise<Books> {
+  const reservations = await reservationsOf(admin, config, team)
   const { rule, key } = await tokenRule(admin, config, team)
   const evaluation = { ruleSet: gatewayRuleSet(config), rules: [bindRule(rule, key, 1, Date.now())] }
   const { verdicts } = await answerOf(admin, prepareDecide(evaluation, 'peek'))
   const { remaining, debt = 0 } = verdicts[0]!
-  const reservations = await reservationsOf(admin, config, team)
   return { used: rule.limit - remaining + debt, reserved: reservations.map(({ estimate }) => estimate) }
 }
 

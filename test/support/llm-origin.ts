@@ -1,5 +1,5 @@
 /**
- * An API of language models, in the formats of OpenAI and Anthropic. The header X-LLM of a request plans its reply, as JSON. A model says one
+ * An API of language models, in the formats of OpenAI, Anthropic and Gemini. The header X-LLM of a request plans its reply, as JSON. A model says one
  * word for each token.
  */
 import { createServer } from 'node:http'
@@ -19,10 +19,12 @@ export interface LlmPlan {
   /** Waits before the head, and between events (ms). */
   delayMs?: number
   pauseMs?: number
-  /** Waits after the first event until the test opens this gate. */
+  /** Waits after the first event, or after so many events, until the test opens this gate. */
   gate?: string
-  /** Refuses with this status. */
+  gateAt?: number
+  /** Refuses with this status, with an error in JSON or with this text. */
   status?: number
+  errorText?: string
   /** Breaks off before this event, or in the middle of a JSON body. */
   failAt?: number
   gzip?: boolean
@@ -53,6 +55,8 @@ export interface LlmOrigin {
 type Json = Record<string, unknown>
 
 interface Format {
+  /** Whether it replies with events. Absent: if the request has any `stream` that is true in JavaScript, as lenient servers do. */
+  streams?: boolean
   /** The maximum of the request. */
   maximum(body: Json): unknown
   json(tokens: Tokens, plan: LlmPlan): Json
@@ -111,6 +115,18 @@ function messageUsage(tokens: Tokens, plan: LlmPlan): Json {
   }
 }
 
+function geminiUsage(tokens: Tokens, plan: LlmPlan): Json {
+  if (plan.usage === 'none') return {}
+  const prompt = tokens.input + tokens.cached
+  return {
+    usageMetadata: {
+      promptTokenCount: wrong(prompt, plan),
+      candidatesTokenCount: wrong(tokens.output, plan),
+      totalTokenCount: wrong(prompt + tokens.output, plan),
+    },
+  }
+}
+
 const chunk = (fields: Json) => ({
   ...{ id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'words' },
   ...fields,
@@ -133,6 +149,21 @@ const FORMATS: Record<string, Format> = {
       for (let i = 0; i < tokens.output; i++) yield { data: choice({ content: word(i) }), words: 1 }
       yield { data: choice({}, 'stop') }
       if (options?.include_usage) yield { data: chunk({ choices: [], ...chatUsage(tokens, plan) }) }
+      yield { data: '[DONE]' }
+    },
+  },
+  '/v1/completions': {
+    maximum: body => body.max_tokens,
+    json: (tokens, plan) => ({
+      ...completion([{ index: 0, text: textOf(tokens), finish_reason: 'stop' }]),
+      ...chatUsage(tokens, plan),
+    }),
+    *events(tokens, plan, body) {
+      const options = body.stream_options as { include_usage?: boolean } | undefined
+      for (let i = 0; i < tokens.output; i++) {
+        yield { data: completion([{ index: 0, text: word(i), finish_reason: null }]), words: 1 }
+      }
+      if (options?.include_usage) yield { data: { ...completion([]), ...chatUsage(tokens, plan) } }
       yield { data: '[DONE]' }
     },
   },
@@ -193,7 +224,38 @@ const FORMATS: Record<string, Format> = {
       yield typed('message_stop', {})
     },
   },
+  '/v1beta/models/words:generateContent': {
+    streams: false,
+    maximum: geminiMaximum,
+    json: (tokens, plan) => ({ ...candidateOf(textOf(tokens), 'STOP'), ...geminiUsage(tokens, plan) }),
+    events: () => [],
+  },
+  '/v1beta/models/words:streamGenerateContent': {
+    streams: true,
+    maximum: geminiMaximum,
+    json: () => ({}),
+    *events(tokens, plan) {
+      for (let i = 0; i < tokens.output; i++) {
+        const reason = i === tokens.output - 1 ? 'STOP' : undefined
+        const soFar = geminiUsage({ ...tokens, output: i + 1 }, plan)
+        yield { data: { ...candidateOf(word(i), reason), ...soFar }, words: 1 }
+      }
+    },
+  },
 }
+
+function geminiMaximum({ generationConfig }: Json): unknown {
+  return (generationConfig as Json | undefined)?.maxOutputTokens
+}
+
+const candidateOf = (text: string, finishReason: string | undefined) => ({
+  candidates: [{ index: 0, content: { role: 'model', parts: [{ text }] }, finishReason }],
+  modelVersion: 'words',
+})
+
+const completion = (choices: unknown[]) => ({
+  ...{ id: 'cmpl-1', object: 'text_completion', created: 1, model: 'words', choices },
+})
 
 const responseOf = (tokens: Tokens, status: string) => ({
   ...{ id: 'resp_1', object: 'response', created_at: 1, status, error: null, model: 'words' },
@@ -247,13 +309,14 @@ export function createLlmOrigin(): LlmOrigin {
       await pause(plan.delayMs)
       if (plan.status) {
         call.tokens = { input: 0, output: 0, cached: 0, cacheWrite: 0 }
-        return refuse(plan.status)
+        return refuse(plan.status, plan.errorText)
       }
-      const lines = body.stream ? linesOf(format.events(tokens, plan, body)) : [whole(format, tokens, plan)]
+      const streams = format.streams ?? Boolean(body.stream)
+      const lines = streams ? linesOf(format.events(tokens, plan, body)) : [whole(format, tokens, plan)]
       const opened = plan.gate === undefined ? undefined : gateOf(plan.gate).promise
-      return new Response(bodyOf(lines, plan, call, opened), {
+      return new Response(bodyOf(lines, plan, { call, streams, opened }), {
         headers: {
-          'content-type': body.stream ? 'text/event-stream; charset=utf-8' : 'application/json',
+          'content-type': streams ? 'text/event-stream; charset=utf-8' : 'application/json',
           'x-usage-tokens': String(input + cached + cacheWrite + output),
           ...(plan.gzip && { 'content-encoding': 'gzip' }),
         },
@@ -279,7 +342,8 @@ function* linesOf(events: ReturnType<Format['events']>): Iterable<Line> {
   }
 }
 
-function refuse(status: number): Response {
+function refuse(status: number, text?: string): Response {
+  if (text !== undefined) return new Response(text, { status })
   return Response.json({ error: { type: 'server_error', message: 'The model is busy.' } }, { status })
 }
 
@@ -287,8 +351,7 @@ function refuse(status: number): Response {
 function bodyOf(
   lines: Iterable<Line>,
   plan: LlmPlan,
-  call: LlmCall,
-  opened: Promise<void> | undefined,
+  { call, streams, opened }: { call: LlmCall; streams: boolean; opened: Promise<void> | undefined },
 ): ReadableStream<Uint8Array> {
   const iterator = lines[Symbol.iterator]()
   const encode = plan.gzip ? gzipper() : async (text: string | undefined) => new TextEncoder().encode(text)
@@ -298,14 +361,14 @@ function bodyOf(
       async pull(controller) {
         const { done, value } = iterator.next()
         if (!done && sent === plan.failAt) {
-          if (!call.body.stream) {
+          if (!streams) {
             controller.enqueue(await encode(value.text.slice(0, value.text.length / 2)))
           }
           // Later, so that what was sent leaves before the connection breaks.
           await pause(5)
           return controller.error(new Error('The model has failed.'))
         }
-        if (sent > 0) await opened
+        if (sent >= (plan.gateAt ?? 1)) await opened
         if (sent > 0) await pause(plan.pauseMs)
         if (done) {
           const end = await encode(undefined)
@@ -376,6 +439,8 @@ export async function startLlmOrigin(): Promise<LlmOrigin & { url: string; close
       res.destroy()
     }
   })
+  // A Worker does not send a request again whose connection was closed at that moment.
+  server.keepAliveTimeout = 600_000
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   return {
     ...origin,

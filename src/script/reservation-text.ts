@@ -31,9 +31,12 @@ const MAX_ENDED = 127 * ENDED_AT_ONCE
 /** Which share of settlements also drops reservations that have ended without one: as the microseconds of `now` are as good as random. */
 const DROP_EVERY = 32
 
-/** How many members are looked at to find a reservation whose reply was lost, and how many at once: about 0.2 µs each. */
-const MAX_SEEN = 2000
+/**
+ * How many members are read first to find a reservation whose reply was lost, about 0.3 µs each, and the most at once. Each page has twice as many as the
+ * one before, because Redis walks over those before it.
+ */
 const SEEN_AT_ONCE = 100
+const MAX_SEEN_AT_ONCE = 3200
 
 /**
  * How much longer Redis keeps the set than its last member is valid (ms). If the units are given back then, which the next decision of
@@ -465,8 +468,12 @@ ${actualIn(amounts, rule)} = units and ${actualIn(amounts, rule)} or '0'
     )
     const since = `format('%.0f', (now - now % 1000) / 1000 - lost_for + ${literal(this.ttlMs)})`
     return `
-for from = 0, next(lost) and ${MAX_SEEN - 1} or -1, ${SEEN_AT_ONCE} do
-local found = redis.call('ZRANGEBYSCORE', ${key}, ${since}, '+inf', 'LIMIT', from, ${SEEN_AT_ONCE})
+local from, page, found = 0, ${SEEN_AT_ONCE}, nil
+while next(lost) and (not found or #found == page) do
+if found then
+from, page = from + page, math.min(2 * page, ${MAX_SEEN_AT_ONCE})
+end
+found = redis.call('ZRANGEBYSCORE', ${key}, ${since}, '+inf', 'LIMIT', from, page)
 for j = 1, #found do
 local id = match(found[j], '^%S+')
 local at = lost[id]
@@ -475,9 +482,6 @@ lost[id] = nil
 all[#all + 1] = found[j]
 places[#places + 1] = at
 ${reserved.join('')}end
-end
-if #found < ${SEEN_AT_ONCE} or not next(lost) then
-break
 end
 end
 `.trimStart()

@@ -31,7 +31,7 @@
  * Fewer units than reserved are given back as by a refund, so nothing to a window that has ended. More are spent without a check.
  *
  * If the reply was lost, the isolate knows only the id. In the set, it is the first word of a member. That has not ended before `ttl` from the decision, so the script
- * looks at the members that end later, the earliest first, which are usually few: those of decisions made since then.
+ * looks at the members that end later, the earliest first, until it has found all ids: those of decisions made since then, however many.
  *
  * Commands: TIME (unless now is given), one MGET, and for each identity SETEX; if a reservation is not in the state, ZMSCORE and ZREM, or for
  * renewals ZADD and PEXPIRE; now and then ZREMRANGEBYSCORE. After lost replies ZRANGEBYSCORE.

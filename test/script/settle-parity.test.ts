@@ -557,6 +557,39 @@ describeOnRedisEngine('reservations that have ended, and give their units back',
   })
 })
 
+describeOnRedisEngine('a reservation whose reply was lost', fresh => {
+  it('is found by its id among any number of live ones of its identity', async () => {
+    const engine = await fresh()
+    const [base] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 1e9, period: '1d' })
+    const rule: Rule = {
+      ...base!,
+      settlement: { ttlMs: 60_000, onUnsettled: 'release', aboveLimit: 'clamp' },
+    }
+    const key = consumerStateKey(newCaller())
+    const ruleSet = ruleSetOf([{ rule, key }])
+    const rules = [bound(rule, key, 100, NOON / 1e3)]
+    await engine.ask(prepareDecide({ ruleSet, rules, reservationId: 'request00001', now: NOON }))
+    for (let i = 0; i < 20_000; i += 500) {
+      const members = Array.from({ length: 500 }, (_, j) => [
+        `${NOON / 1e3 + 55_000 + Math.floor((i + j) / 4)}`,
+        `other${String(i + j).padStart(7, '0')} ${NOON} ${rule.family}=1`,
+      ])
+      await engine.send(['ZADD', reservedKey(key), ...members.flat()])
+    }
+    // The others were made in the five seconds around it, as far as the isolate knows.
+    const settle = (...ids: string[]) => {
+      const requests = ids.map(id => ({
+        ...{ id, spentAt: 0, lostForMs: 5250 },
+        amounts: [{ reserved: 0, actual: 0 }],
+      }))
+      return engine.ask(prepareSettle({ ruleSet, rules, requests, now: NOON + 250_000 }))
+    }
+    const first = await settle('request00001', 'other0019999', 'missing00000')
+    expect([first.applied, first.verdicts[0]!.remaining]).toEqual([2, 1e9])
+    expect((await settle('request00001', 'other0019999')).applied).toBe(0)
+  })
+})
+
 describeOnRedisEngine('reservations in the state and in the set', (fresh, kind) => {
   const TERMS = { ttlMs: 60_000, onUnsettled: 'keep', aboveLimit: 'clamp' } as const
   const tokens = (name: string): Rule => {

@@ -98,6 +98,9 @@ export class ReservationText {
   readonly #released: readonly RuleText[]
   readonly #spilled: string
   readonly #removed: string
+  /** The members that a settlement removes, and the ends and names of those that it renews. */
+  readonly #over: () => string
+  readonly #renewed: () => string
   readonly #keepMs: number
 
   constructor(rules: readonly RuleText[], identityNumber: number, locals: Locals) {
@@ -110,6 +113,8 @@ export class ReservationText {
     this.#key = local('reserved_key')
     this.tail = { text: local('tail'), from: local('tail_from'), last: local('tail_last') }
     this.#removed = local('removed')
+    this.#over = () => local('over_members')
+    this.#renewed = () => local('renewed_members')
     this.changed = local('is_changed')
     this.#spilled = local('is_spilled')
     // Not `ended`: a rule that counts units in flight has a local of that name, and can have this number.
@@ -272,7 +277,7 @@ end
 
   /**
    * Settles or renews the reservations of all requests of the call. Those that have ended stay as they are. The set is read only if one of them
-   * is not in the state.
+   * is not in the state, and written afterwards (`writeSettled`).
    */
   settle(amounts: Amounts): string {
     if (!this.isUsed) return ''
@@ -300,7 +305,7 @@ ${settleRule(rule, actualAt(rule), isSameRecord(rule))}end
     )
     return `
 if ${this.#key} then
-local members, is_over, over, renewed, lost_for
+local members, is_over, lost_for
 ${this.#removed} = {}
 for at = ${first}, #ARGV, ${width} do
 if ARGV[at + 2] == 'lost' then
@@ -315,7 +320,7 @@ ${lost.join('')}end
 end
 if not found then
 if not members then
-members, is_over, over, renewed = {}, {}, {}, {}
+members, is_over, ${this.#over()}, ${this.#renewed()} = {}, {}, {}, {}
 ${this.#findInSet(key, amounts)}end
 member = members[at]
 if member and is_over[member] then
@@ -327,14 +332,14 @@ applied = applied + 1
 if kind == 'renew' then
 if found then
 ${renewInTail(this.tail, this.ttlMs)}${changed}else
-renewed[#renewed + 1] = ${this.#end()}
-renewed[#renewed + 1] = member
+${this.#renewed()}[#${this.#renewed()} + 1] = ${this.#end()}
+${this.#renewed()}[#${this.#renewed()} + 1] = member
 end
 else
 if found then
 ${this.#removed}[found] = last
 ${changed}else
-over[#over + 1] = member
+${this.#over()}[#${this.#over()} + 1] = member
 is_over[member] = true
 spent = (kind == 'lost' and match(member, ' (%d+)') or ARGV[at + 1]) + 0
 ${unitsOfMember}end
@@ -342,17 +347,27 @@ spent_at = spent
 ${settled.join('')}end
 end
 end
-if members and #renewed > 0 then
-redis.call('ZADD', ${key}, 'XX', unpack(renewed))
-redis.call(${this.#keepKey()})
-end
-if members and #over > 0 then
-redis.call('ZREM', ${key}, unpack(over))
-end
 if now % ${DROP_EVERY} == 0 then
 ${removeEnded(this.tail, this.#removed, changed)}${this.#dropEnded(key)}end
 if ${this.changed} then
 ${rebuildTail(this.tail, this.#removed)}end
+end
+`.trimStart()
+  }
+
+  /** Writes the set after the states, so that what fails changes nothing. It then sets `failure`. */
+  writeSettled(): string {
+    if (!this.isUsed) return ''
+    const key = `KEYS[${this.#key}]`
+    const [over, renewed] = [this.#over(), this.#renewed()]
+    return `
+if ${over} and not failure then
+if #${renewed} > 0 then
+${tryTo(`'ZADD', ${key}, 'XX', unpack(${renewed})`)}if not failure then
+${tryTo(this.#keepKey())}end
+end
+if #${over} > 0 and not failure then
+${tryTo(`'ZREM', ${key}, unpack(${over})`)}end
 end
 `.trimStart()
   }

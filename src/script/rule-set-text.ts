@@ -200,10 +200,12 @@ class RuleSetText {
       ...this.#identities.map((identity, i) =>
         commitSettled(identity, { changed: this.#reservations[i]!.changed, latest: latestOf(i)! }),
       ),
+      ...this.#reservations.map(reservations => reservations.writeSettled()),
+      undoStates(RECORDS_OF_REFUND, this.#locals.of('whole')),
       `return { now, applied${settled.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0, ${of('debt')} or 0`).join('')} }\n`,
     ]
     const names = ['spent_at', 'applied', 'plan', 'values', 'place', 'settings', 'overrides_at']
-    return this.#assembleScript([...names, 'changes', '_'], 'local now = ARGV[5]\n', body)
+    return this.#assembleScript([...names, 'changes', 'failure', '_'], 'local now = ARGV[5]\n', body)
   }
 
   #settled = () => this.#rules.filter(({ settlement }) => settlement)

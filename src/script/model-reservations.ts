@@ -6,7 +6,7 @@ import type { BoundRule, Verdict } from './evaluation.ts'
 import type { RuleEntry } from './rule-set-shape.ts'
 
 /** As in reservation-text.ts. */
-const [MAX_ENDED, MAX_ENDED_SEEN, DROP_EVERY] = [20, 2540, 32]
+const [MAX_ENDED, DROP_EVERY] = [2540, 32]
 
 interface KeyedRule {
   key: string
@@ -43,8 +43,17 @@ function unitsText(rules: readonly { rule: Rule; reserved: number }[]): string {
 
 /** The reservations that have ended, by the key of their set, and the units that each rule gets back. */
 export interface Ended {
-  members: ReadonlyMap<string, readonly string[]>
+  byKey: ReadonlyMap<string, EndedOfIdentity>
   unitsOf(bound: BoundRule): RefundedUnits[]
+  /** Whether more has ended than one call gives back. */
+  hasMore(bound: BoundRule): boolean
+}
+
+interface EndedOfIdentity {
+  members: readonly string[]
+  hasMore: boolean
+  /** The families that stay if a member is given back, because their rules are not part of the request. */
+  absent: readonly string[]
 }
 
 const isReleased = ({ settlement }: Pick<Rule, 'settlement'>) => settlement?.onUnsettled === 'release'
@@ -75,33 +84,46 @@ export class ModelReservations {
     now: number,
     entries?: readonly RuleEntry[],
   ): Ended {
-    const members = new Map<string, readonly string[]>()
+    const byKey = new Map<string, EndedOfIdentity>()
     for (const key of new Set(asked.map(({ key }) => key))) {
       const released = termsOf(key, asked, entries).filter(isReleased)
       if (released.length === 0) continue
-      const ended = [...(this.#sets.get(reservedKey(key)) ?? [])]
+      const all = [...(this.#sets.get(reservedKey(key)) ?? [])]
         .filter(([, end]) => end <= Math.floor(now / 1000))
         .sort(([a, aEnd], [b, bEnd]) => aEnd - bEnd || (a < b ? -1 : 1))
-        .slice(0, MAX_ENDED_SEEN)
         .map(([member]) => member)
       const present = new Set(applying.flatMap(({ bound }) => (bound.key === key ? [bound.rule.family] : [])))
-      const absent = released.filter(({ family }) => !present.has(family))
-      members.set(
-        key,
-        ended
-          .filter(member => !absent.some(({ family }) => member.includes(` ${family}=`)))
-          .slice(0, MAX_ENDED),
-      )
+      const [own, absent] = [true, false].map(isPresent =>
+        released.flatMap(({ family }) => (present.has(family) === isPresent ? family : [])),
+      ) as [string[], string[]]
+      const members = all
+        .slice(0, MAX_ENDED)
+        .filter(member => own.some(family => member.includes(` ${family}=`)))
+      byKey.set(key, { members, absent, hasMore: all.length >= MAX_ENDED })
     }
     return {
-      members,
+      byKey,
+      hasMore: ({ key, rule }) => isReleased(rule) && (byKey.get(key)?.hasMore ?? false),
       unitsOf({ key, rule }) {
         if (!isReleased(rule)) return []
-        return (members.get(key) ?? []).flatMap(member => {
+        return (byKey.get(key)?.members ?? []).flatMap(member => {
           const units = unitsIn(member, rule)
           return units > 0 ? [{ units, spent: units, spentAt: Number(member.split(' ')[1]) }] : []
         })
       },
+    }
+  }
+
+  /** Drops the reservations that were given back. */
+  dropGivenBack({ byKey }: Ended, now: number): void {
+    for (const [key, { members, absent }] of byKey) {
+      const set = this.#sets.get(reservedKey(key))
+      for (const member of members) {
+        set!.delete(member)
+        const [id, spentAt, ...units] = member.split(' ')
+        const others = units.filter(each => absent.includes(each.split('=')[0]!))
+        if (others.length > 0) set!.set([id, spentAt, ...others].join(' '), Math.floor(now / 1000))
+      }
     }
   }
 
@@ -110,11 +132,8 @@ export class ModelReservations {
     id: string,
     counted: readonly { bound: BoundRule }[],
     verdicts: readonly Verdict[],
-    { ended, now, entries }: { ended: Ended; now: number; entries?: readonly RuleEntry[] | undefined },
+    { now, entries }: { now: number; entries?: readonly RuleEntry[] | undefined },
   ): number[] {
-    for (const [key, members] of ended.members) {
-      for (const member of members) this.#sets.get(reservedKey(key))?.delete(member)
-    }
     const rules = counted.map(({ bound }) => bound)
     const reserved = rules.map((bound, i) =>
       id !== '' && bound.rule.settlement && bound.role === 'spend' && verdicts[i]!.allowed

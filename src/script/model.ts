@@ -37,7 +37,7 @@ import {
 } from './evaluation.ts'
 import { LEASE_DIVISOR, wantedRequestsOf } from './lease.ts'
 import { changeInMemory, decideInMemory, isIdle, type RuleToCount, refundInMemory } from './memory.ts'
-import { ModelReservations } from './model-reservations.ts'
+import { type Ended, ModelReservations } from './model-reservations.ts'
 import type { Pause, PauseResult } from './pause.ts'
 import type { ChangeResult, Refund, RefundedRule, RefundOnce } from './refund.ts'
 import type { Reset } from './reset.ts'
@@ -168,14 +168,18 @@ export class ScriptModel {
     const reserved =
       admitted && verb !== 'peek'
         ? this.#reservations.reserve(reservationId, keyed, verdicts, {
-            ended,
             now,
             entries: ruleSet.entries,
           })
         : []
+    if (verb !== 'peek') {
+      if (!admitted) this.#giveBack(keyed, ended, now)
+      this.#reservations.dropGivenBack(ended, now)
+    }
     const reported = verdicts.map((verdict, i) => {
-      const { settlement } = keyed[i]!.bound.rule
-      return settlement ? { ...verdict, reserved: reserved[i] ?? 0 } : verdict
+      const { bound } = keyed[i]!
+      const retryAfter = verdict.retryAfter > 0 && ended.hasMore(bound) ? 1 : verdict.retryAfter
+      return bound.rule.settlement ? { ...verdict, retryAfter, reserved: reserved[i] ?? 0 } : verdict
     })
 
     const status = !admitted ? 'refused' : isUnknown ? 'unknown-credential' : 'admitted'
@@ -185,6 +189,17 @@ export class ScriptModel {
       ...(status === 'admitted' && times > 1 && { granted: times }),
       ...(isPaused && { pausedUntil }),
     }
+  }
+
+  /** Gives back what has ended, although the request spends nothing. */
+  #giveBack(keyed: readonly Pick<RuleToCount, 'bound' | 'shown'>[], ended: Ended, now: number): void {
+    const rules = keyed.map(each => ({ ...each, changes: ended.unitsOf(each.bound) }))
+    changeInMemory(
+      bound => modelOf(bound),
+      this.#states,
+      rules.filter(({ changes }) => changes.length > 0),
+      now,
+    )
   }
 
   /** Models the script of refund.ts. */

@@ -4,7 +4,7 @@
  * are in alphabetical order, so that a config with the same rules in another order can settle it.
  */
 import { ABSENT } from './constants.ts'
-import { type Locals, literal, nameInLiteral } from './lua-text.ts'
+import { expandMacros, type Locals, literal, nameInLiteral } from './lua-text.ts'
 import {
   type Added,
   addToTail,
@@ -22,18 +22,21 @@ import { hasVariableNumbers, type RuleText } from './rule-text.ts'
 import { COST_DIGITS, ID_LETTERS, LAST_LETTERS, partAt, TAG_LETTERS, TIME_DIGITS } from './settle-along.ts'
 
 /**
- * How many reservations that have ended one decision gives back, and the most that it looks at, in pages of which each has twice as
- * many. Later decisions give back the others.
+ * How many reservations that have ended one call gives back at most, in pages, of which each has twice as many as the one before: about 2 µs each.
+ * Later calls give back the others.
  */
-const MAX_ENDED = 20
-const MAX_ENDED_SEEN = 127 * MAX_ENDED
+const ENDED_AT_ONCE = 20
+const MAX_ENDED = 127 * ENDED_AT_ONCE
 
 /** Which share of settlements also drops reservations that have ended without one: as the microseconds of `now` are as good as random. */
 const DROP_EVERY = 32
 
-/** How many members are looked at to find a reservation whose reply was lost, and how many at once: about 0.2 µs each. */
-const MAX_SEEN = 2000
+/**
+ * How many members are read first to find a reservation whose reply was lost, about 0.3 µs each, and the most at once. Each page has twice as many as the
+ * one before, because Redis walks over those before it.
+ */
 const SEEN_AT_ONCE = 100
+const MAX_SEEN_AT_ONCE = 3200
 
 /**
  * How much longer Redis keeps the set than its last member is valid (ms). If the units are given back then, which the next decision of
@@ -89,8 +92,13 @@ export class ReservationText {
   readonly #rules: readonly RuleText[]
   readonly #key: string
   readonly #ended: string
+  readonly #hasMore: string
+  readonly #released: readonly RuleText[]
   readonly #spilled: string
   readonly #removed: string
+  /** The members that a settlement removes, and the ends and names of those that it renews. */
+  readonly #over: () => string
+  readonly #renewed: () => string
   readonly #keepMs: number
 
   constructor(rules: readonly RuleText[], identityNumber: number, locals: Locals) {
@@ -103,57 +111,74 @@ export class ReservationText {
     this.#key = local('reserved_key')
     this.tail = { text: local('tail'), from: local('tail_from'), last: local('tail_last') }
     this.#removed = local('removed')
+    this.#over = () => local('over_members')
+    this.#renewed = () => local('renewed_members')
     this.changed = local('is_changed')
     this.#spilled = local('is_spilled')
     // Not `ended`: a rule that counts units in flight has a local of that name, and can have this number.
-    this.#ended = this.#rules.some(isReleased) ? locals.of(`ended_members_${identityNumber}`) : ''
+    this.#released = this.#rules.filter(isReleased)
+    const ofEnded = (name: string) =>
+      this.#released.length > 0 ? locals.of(`${name}_${identityNumber}`) : ''
+    this.#ended = ofEnded('ended_members')
+    this.#hasMore = ofEnded('has_more')
   }
 
   /**
-   * Lists the reservations that have ended, if units are given back then. It leaves out those with units of a rule that is not part of the
-   * request, because this decision does not write the record of that rule.
+   * Lists the reservations that have ended, if units are given back then: those with units of a rule that is part of the request. If there are more
+   * than one call gives back, `has_more` is set.
    */
   findEnded = (): string => {
     if (!this.#ended) return ''
-    const absent = this.#rules
-      .filter(isReleased)
-      .map(
-        ({ of, family }) =>
-          `${of('mark')} == ${ABSENT} and find(member, ' ${nameInLiteral(family)}=', 1, true)`,
-      )
+    const isOwn = this.#released.map(
+      ({ of, family }) =>
+        `${of('mark')} ~= ${ABSENT} and find(member, ' ${nameInLiteral(family)}=', 1, true)`,
+    )
     return `
-${this.#ended} = {}
+${this.#ended}, ${this.#hasMore} = {}, false
 if ${this.#key} then
 local seen, found = 0, {}
 repeat
-local most = seen + ${MAX_ENDED}
+local most = seen + ${ENDED_AT_ONCE}
 found = redis.call('ZRANGEBYSCORE', KEYS[${this.#key}], '0', format('%.0f', (now - now % 1000) / 1000), 'LIMIT', seen, most)
 for j = 1, #found do
 local member = found[j]
-if #${this.#ended} < ${MAX_ENDED} and not (${absent.join(' or ')}) then
+if ${isOwn.join(' or ')} then
 ${this.#ended}[#${this.#ended} + 1] = member
 end
 end
 seen = seen + #found
-until #found < most or #${this.#ended} >= ${MAX_ENDED} or seen >= ${MAX_ENDED_SEEN}
+${this.#hasMore} = #found == most
+until not ${this.#hasMore} or seen >= ${MAX_ENDED}
 end
 `.trimStart()
   }
 
-  /** Gives the units of those reservations back to a rule, before it is checked. Only an admitted request stores the result. */
+  /** Gives the units of those reservations back to a rule, before it is checked. A peek does not store the result. */
   giveBackEnded(rule: RuleText): string {
     if (!isReleased(rule)) return ''
     const { of, family } = rule
     return `
 for j = 1, #${this.#ended} do
-local units = match(${this.#ended}[j], ' ${nameInLiteral(family)}=(%d+)')
-if units then
-spent_at = match(${this.#ended}[j], '^%S+ (%d+)') + 0
+local at, units = match(${this.#ended}[j], ' (%d+).- ${nameInLiteral(family)}=(%d+)')
+if at then
+spent_at = at + 0
 ${of('units')}, ${of('spent')} = units + 0, units + 0
 ${rule.section('refund')}${of('settled')} = true
 end
 end
 `.trimStart()
+  }
+
+  /** Lets a request that is refused come back at once, if more has ended than this call has given back. */
+  retryAtOnce(rule: RuleText): string {
+    if (!isReleased(rule)) return ''
+    const retryAfter = rule.of('retry_after')
+    return `if ${retryAfter} > 0 and ${this.#hasMore} then\n${retryAfter} = 1\nend\n`
+  }
+
+  /** Lua condition: whether a call that spends nothing has units to give back. */
+  get anyEnded(): string {
+    return this.#ended && `#${this.#ended} > 0`
   }
 
   /**
@@ -170,7 +195,8 @@ end
   }
 
   /**
-   * Stores what the request has reserved in the set, and drops the reservations that were given back.
+   * Stores what the request has reserved in the set, and drops the reservations that were given back. It runs when the states are written. If a command
+   * fails, it sets `failure`, and has changed nothing.
    * @param afterState whether `reserveInState` has run before
    */
   reserve(afterState: boolean): string {
@@ -184,15 +210,64 @@ units = units .. ' ${nameInLiteral(family)}=' .. format('%.0f', ${of('cost')})
 end
 `.trimStart(),
     )
-    const drop =
-      this.#ended && `if #${this.#ended} > 0 then\nredis.call('ZREM', ${key}, unpack(${this.#ended}))\nend\n`
     return `
 if ${this.#key} then
-${drop}if ${afterState ? this.#spilled : "reservation ~= ''"} then
+${this.#tryDropping()}if ${afterState ? this.#spilled : "reservation ~= ''"} then
 local units = ''
-${parts.join('')}if units ~= '' then
-redis.call('ZADD', ${key}, ${this.#end()}, sub(reservation, 1, ${ID_LETTERS}) .. format(' %.0f', now) .. units)
-${this.#keepKey()}end
+${parts.join('')}if units ~= '' and not failure then
+local member = sub(reservation, 1, ${ID_LETTERS}) .. format(' %.0f', now) .. units
+${tryTo(`'ZADD', ${key}, ${this.#end()}, member`)}if not failure then
+${tryTo(this.#keepKey())}if failure then
+redis.pcall('ZREM', ${key}, member)
+end
+end
+end
+end
+${this.#dropGivenBack()}end
+`.trimStart()
+  }
+
+  /** As `reserve`, if the request spends nothing. */
+  giveBack(): string {
+    return this.#ended && `if ${this.#key} then\n${this.#tryDropping()}${this.#dropGivenBack()}end\n`
+  }
+
+  /** Tries whether ZREM can fail, because after another command it must not. No member has this name. */
+  #tryDropping(): string {
+    return this.#ended && `if ${this.anyEnded} then\n${tryTo(`'ZREM', KEYS[${this.#key}], ''`)}end\n`
+  }
+
+  /**
+   * Drops the reservations that were given back. What one has reserved under a rule that is not part of the request stays, and has ended: it
+   * is added first, because an empty set would lose its expiry.
+   */
+  #dropGivenBack(): string {
+    if (!this.#ended) return ''
+    const key = `KEYS[${this.#key}]`
+    const ended = this.#ended
+    const isPartial = this.#released.map(({ of }) => `${of('mark')} == ${ABSENT}`)
+    const strip = this.#rules.map(rule => {
+      const text = `rest = string.gsub(rest, ' ${nameInLiteral(rule.family)}=%d+', '')\n`
+      return isReleased(rule) ? `if ${rule.of('mark')} ~= ${ABSENT} then\n${text}end\n` : text
+    })
+    const keepOthers = `
+if ${isPartial.join(' or ')} then
+local others = {}
+for j = 1, #${ended} do
+local rest = ${ended}[j]
+${strip.join('')}if find(rest, '=', 1, true) then
+others[#others + 1] = format('%.0f', (now - now % 1000) / 1000)
+others[#others + 1] = rest
+end
+end
+if #others > 0 then
+${tryTo(`'ZADD', ${key}, unpack(others)`)}end
+end
+`.trimStart()
+    return `
+if ${this.anyEnded} and not failure then
+${this.#released.length > 1 ? keepOthers : ''}if not failure then
+redis.call('ZREM', ${key}, unpack(${ended}))
 end
 end
 `.trimStart()
@@ -200,7 +275,7 @@ end
 
   /**
    * Settles or renews the reservations of all requests of the call. Those that have ended stay as they are. The set is read only if one of them
-   * is not in the state.
+   * is not in the state, and written afterwards (`writeSettled`).
    */
   settle(amounts: Amounts): string {
     if (!this.isUsed) return ''
@@ -227,7 +302,7 @@ ${settleRule(rule, actualAt(rule), isSameRecord(rule))}end
     )
     return `
 if ${this.#key} then
-local members, is_over, over, renewed, lost_for
+local members, is_over, lost_for
 ${this.#removed} = {}
 for at = requests_at, #ARGV, ${width} do
 if ARGV[at + 2] == 'lost' then
@@ -242,7 +317,7 @@ ${lost.join('')}end
 end
 if not found and kind ~= 'job' then
 if not members then
-members, is_over, over, renewed = {}, {}, {}, {}
+members, is_over, ${this.#over()}, ${this.#renewed()} = {}, {}, {}, {}
 ${this.#findInSet(key, amounts)}end
 member = members[at]
 if member and is_over[member] then
@@ -254,15 +329,15 @@ applied = applied + 1
 if kind == 'renew' then
 if found then
 ${renewInTail(this.tail, this.ttlMs)}${changed}else
-renewed[#renewed + 1] = ${this.#end()}
-renewed[#renewed + 1] = member
+${this.#renewed()}[#${this.#renewed()} + 1] = ${this.#end()}
+${this.#renewed()}[#${this.#renewed()} + 1] = member
 end
 else
 if found then
 ${this.#removed}[found] = last
 ${changed}else
 if member then
-over[#over + 1] = member
+${this.#over()}[#${this.#over()} + 1] = member
 is_over[member] = true
 end
 spent = (kind == 'lost' and match(member, ' (%d+)') or ARGV[at + 1]) + 0
@@ -271,16 +346,27 @@ spent_at = spent
 ${settled.join('')}end
 end
 end
-if members and #renewed > 0 then
-redis.call('ZADD', ${key}, 'XX', unpack(renewed))
-${this.#keepKey()}end
-if members and #over > 0 then
-redis.call('ZREM', ${key}, unpack(over))
-end
 if now % ${DROP_EVERY} == 0 then
 ${removeEnded(this.tail, this.#removed, changed)}${this.#dropEnded(key)}end
 if ${this.changed} then
 ${rebuildTail(this.tail, this.#removed)}end
+end
+`.trimStart()
+  }
+
+  /** Writes the set after the states, so that what fails changes nothing. It then sets `failure`. */
+  writeSettled(): string {
+    if (!this.isUsed) return ''
+    const key = `KEYS[${this.#key}]`
+    const [over, renewed] = [this.#over(), this.#renewed()]
+    return `
+if ${over} and not failure then
+if #${renewed} > 0 then
+${tryTo(`'ZADD', ${key}, 'XX', unpack(${renewed})`)}if not failure then
+${tryTo(this.#keepKey())}end
+end
+if #${over} > 0 and not failure then
+${tryTo(`'ZREM', ${key}, unpack(${over})`)}end
 end
 `.trimStart()
   }
@@ -396,8 +482,12 @@ ${actualIn(amounts, rule)} = units and ${actualIn(amounts, rule)} or '0'
     )
     const since = `format('%.0f', (now - now % 1000) / 1000 - lost_for + ${literal(this.ttlMs)})`
     return `
-for from = 0, next(lost) and ${MAX_SEEN - 1} or -1, ${SEEN_AT_ONCE} do
-local found = redis.call('ZRANGEBYSCORE', ${key}, ${since}, '+inf', 'LIMIT', from, ${SEEN_AT_ONCE})
+local from, page, found = 0, ${SEEN_AT_ONCE}, nil
+while next(lost) and (not found or #found == page) do
+if found then
+from, page = from + page, math.min(2 * page, ${MAX_SEEN_AT_ONCE})
+end
+found = redis.call('ZRANGEBYSCORE', ${key}, ${since}, '+inf', 'LIMIT', from, page)
 for j = 1, #found do
 local id = match(found[j], '^%S+')
 local at = lost[id]
@@ -406,9 +496,6 @@ lost[id] = nil
 all[#all + 1] = found[j]
 places[#places + 1] = at
 ${reserved.join('')}end
-end
-if #found < ${SEEN_AT_ONCE} or not next(lost) then
-break
 end
 end
 `.trimStart()
@@ -424,12 +511,33 @@ end
     return `format('%.0f', (now - now % 1000) / 1000 + ${literal(this.ttlMs)})`
   }
 
+  /** A command without its call. */
   #keepKey(): string {
-    return `redis.call('PEXPIRE', KEYS[${this.#key}], ${literal(this.ttlMs + this.#keepMs)})\n`
+    return `'PEXPIRE', KEYS[${this.#key}], ${literal(this.ttlMs + this.#keepMs)}`
   }
 }
 
-/** Names of locals for characters. */
+/** Runs a command whose reply is a number. If it fails, the local `failure` gets the error. */
+export const tryTo = (command: string) =>
+  `failure = redis.pcall(${command})\nfailure = type(failure) == 'table' and failure\n`
+
+/**
+ * Replies with the error of a command that has failed after states were written, which are then as before. They stay for long, because how long
+ * they would have stayed is not known. Only SETEX is used, which the user may run.
+ * @param records Lua expression of how many KEYS come before the states
+ * @param last of the last KEY that was read
+ */
+export const undoStates = (records: string, last: string) =>
+  expandMacros(
+    `
+if failure then
+for i = 1 + (${records}), ${last} do
+redis.call('SETEX', KEYS[i], format('%d', values[i] and life_until(now + HORIZON) or 1), values[i] or '')
+end
+do return failure end
+end
+`.trimStart(),
+  )
 
 /** Lua condition, after another one, under which the record is the one that was spent from. Windows have one record for all limits. */
 const isSameRecord = (rule: RuleText) =>

@@ -17,7 +17,14 @@ import { LoopText } from './loop-text.ts'
 import { OVERRIDES, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, nameInLiteral } from './lua-text.ts'
 
-import { type Amounts, clampCost, isOverridable, ReservationText } from './reservation-text.ts'
+import {
+  type Amounts,
+  clampCost,
+  isOverridable,
+  ReservationText,
+  tryTo,
+  undoStates,
+} from './reservation-text.ts'
 
 import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import {
@@ -137,7 +144,7 @@ class RuleSetText {
     const ofOverrides = ['changes', 'settings', 'overrides_at']
     const ofSubject = hasSubject ? ['subject', 'is_unknown', 'instead', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
-    const ofReservations = reserves ? ['reservation', 'spent_at', 'settlements', 'applied'] : []
+    const ofReservations = reserves ? ['reservation', 'spent_at', 'settlements', 'applied', 'failure'] : []
     const ofPauses = hasSubject ? [] : ['paused']
     return this.#assembleScript(
       [...names, ...ofOverrides, ...ofSubject, ...ofLease, ...ofReservations, ...ofPauses],
@@ -198,24 +205,23 @@ class RuleSetText {
       ...this.#identities.map((identity, i) => readState(identity, () => '', { latest: latestOf(i) })),
       'applied = 0\n',
       // A job that was settled before leaves nothing to do.
-      `requests_at = ARGV[${firstRequest + 2}] == 'job' and redis.call('DEL', KEYS[#KEYS]) == 0 and #ARGV + 1 or ${firstRequest}\n`,
+      `is_job = ARGV[${firstRequest + 2}] == 'job'\n`,
+      `requests_at = is_job and redis.call('EXISTS', KEYS[#KEYS]) == 0 and #ARGV + 1 or ${firstRequest}\n`,
       ...this.#reservations.map(reservations => reservations.settle(amounts)),
       ...this.#identities.map((identity, i) =>
         commitSettled(identity, { changed: this.#reservations[i]!.changed, latest: latestOf(i)! }),
       ),
+      ...this.#reservations.map(reservations => reservations.writeSettled()),
+      `if is_job and not failure then\n${tryTo("'DEL', KEYS[#KEYS]")}end\n`,
+      undoStates(RECORDS_OF_REFUND, this.#locals.of('whole')),
       `return { now, applied${settled.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0, ${of('debt')} or 0`).join('')} }\n`,
     ]
-    const names = [
-      'spent_at',
-      'applied',
-      'requests_at',
-      'plan',
-      'values',
-      'place',
-      'settings',
-      'overrides_at',
-    ]
-    return this.#assembleScript([...names, 'changes', '_'], 'local now = ARGV[5]\n', body)
+    const names = ['spent_at', 'applied', 'is_job', 'requests_at', 'plan', 'values', 'place', 'settings']
+    return this.#assembleScript(
+      [...names, 'overrides_at', 'changes', 'failure', '_'],
+      'local now = ARGV[5]\n',
+      body,
+    )
   }
 
   #settled = () => this.#rules.filter(({ settlement }) => settlement)
@@ -227,10 +233,14 @@ class RuleSetText {
     const { findEnded } = reservations
     return (
       findEnded() +
-      readState(identity, rule => reservations.giveBackEnded(rule) + checkRule(rule), {
-        pause: this.#ruleSet.hasSubject ? '' : notePause('other_idle_at'),
-        settle: reservations.settleAlong(this.#settled()),
-      })
+      readState(
+        identity,
+        rule => reservations.giveBackEnded(rule) + checkRule(rule, reservations.retryAtOnce(rule)),
+        {
+          pause: this.#ruleSet.hasSubject ? '' : notePause('other_idle_at'),
+          settle: reservations.settleAlong(this.#settled()),
+        },
+      )
     )
   }
 
@@ -404,22 +414,34 @@ class RuleSetText {
           : rule.section('spend')
       },
     }
+    const commitOnlySettled = ({ rules, ...identity }: Identity) =>
+      commitAny(
+        { ...identity, rules: rules.filter(({ settlement }) => settlement) },
+        { isSpent: ({ of }) => of('settled'), spend: () => '' },
+      )
     const onlySettled = this.#identities
       .filter((_, i) => this.#reservations[i]!.settlesAlong)
-      .map(({ rules, ...identity }) =>
-        commitAny(
-          { ...identity, rules: rules.filter(({ settlement }) => settlement) },
-          { isSpent: ({ of }) => of('settled'), spend: () => '' },
-        ),
-      )
+      .map(commitOnlySettled)
+    const undo = this.#hasReservations()
+      ? undoStates(hasSubject ? RECORDS_OF_SUBJECT : '0', this.#locals.of('whole'))
+      : ''
     const reserve = (afterState: boolean) =>
-      this.#reservations.map(reservations => reservations.reserve(afterState)).join('')
+      this.#reservations.map(reservations => reservations.reserve(afterState)).join('') + undo
+    // A refused request gives back what has ended, too: or else each one would look at all of it again.
+    const anyEnded = this.#reservations.flatMap(({ anyEnded }) => anyEnded || [])
+    const givenBack = this.#identities.flatMap((identity, i) =>
+      this.#reservations[i]!.anyEnded ? commitOnlySettled(identity) : [],
+    )
+    const giveBack = this.#reservations.map(reservations => reservations.giveBack())
     const grant = leases ? 'grant' : ''
     // Each end returns. With `elseif`, the first end would jump over all others, and Lua limits the length of jumps.
     return [
       `if not admitted or verb == 'peek'${hasSubject ? ' and not instead' : ''} then\n`,
       standing,
       onlySettled.length > 0 ? `if applied > 0 then\n${onlySettled.join('')}end\n` : '',
+      anyEnded.length > 0
+        ? `if verb ~= 'peek' and (${anyEnded.join(' or ')}) then\n${[...givenBack, ...giveBack].join('')}${undo}end\n`
+        : '',
       this.#returnReply(1, hasSubject ? '' : 'paused'),
       'end\n',
       hasSubject ? 'if instead then\nreturn instead\nend\n' : '',
@@ -518,13 +540,13 @@ settlements = reservation
 end
 `.trimStart()
 
-/** Checks whether the rule admits its cost. */
-function checkRule(rule: RuleText): string {
+/** Checks whether the rule admits its cost. @param afterwards text that runs after the check */
+function checkRule(rule: RuleText, afterwards: string): string {
   const { of } = rule
   return [
     `${of('retry_after')} = 0\n`,
     rule.settlement?.aboveLimit === 'clamp' ? clampCost(rule) : '',
-    `if ${of('cost')} > 0 then\n${rule.section('check')}`,
+    `if ${of('cost')} > 0 then\n${rule.section('check')}${afterwards}`,
     `if ${of('retry_after')} ~= 0 and ${of('mark')} == ${ENFORCE} then\nadmitted = false\nend\nend\n`,
   ].join('')
 }

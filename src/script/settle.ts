@@ -34,10 +34,10 @@
  * A job (src/limiter/reservations/jobs.ts) is a request whose reservation was settled by its estimate. Only the removal of its key settles it once more.
  *
  * If the reply was lost, the isolate knows only the id. In the set, it is the first word of a member. That has not ended before `ttl` from the decision, so the script
- * looks at the members that end later, the earliest first, which are usually few: those of decisions made since then.
+ * looks at the members that end later, the earliest first, until it has found all ids: those of decisions made since then, however many.
  *
  * Commands: TIME (unless now is given), one MGET, and for each identity SETEX; if a reservation is not in the state, ZMSCORE and ZREM, or for
- * renewals ZADD and PEXPIRE; now and then ZREMRANGEBYSCORE. After lost replies ZRANGEBYSCORE.
+ * renewals ZADD and PEXPIRE; now and then ZREMRANGEBYSCORE. After lost replies ZRANGEBYSCORE. For a job EXISTS, and DEL after the states.
  */
 
 import type { Rule } from '../config/compile-rule.ts'

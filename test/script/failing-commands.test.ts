@@ -4,13 +4,15 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
+import { prepareDecide, prepareSettle } from '../../src/limiter/prepared-call.ts'
 import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
 import type { BoundRule } from '../../src/script/evaluation.ts'
-import { addressStateKey, chunksKey, consumerStateKey, sideKey } from '../../src/store/keys.ts'
+import { addressStateKey, chunksKey, consumerStateKey, reservedKey, sideKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { RedisEngine, rulesOf } from '../support/engines.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { ruleSetOf } from '../support/rule-set.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
 
 const PERIOD_MS = 60_000
@@ -144,6 +146,62 @@ describeOnRedis('a script whose command fails', (start, kind) => {
           return [bound(window, ACME), { ...bound(inFlight, ADDRESS), holding }]
         }
         await run(engines(false), fault, 200, { everyMs: 10, rulesOf })
+      },
+      PATIENT_MS,
+    )
+
+    // Those of the scripts that reserve and settle.
+    const ofSets = ['setex', 'zadd', 'zrem', 'pexpire', 'zrangebyscore', 'zmscore', 'mget'].map(
+      (command): [string, Fault] => [`may not run ${command}`, without(command)],
+    )
+    it.each([...ofSets, ...faults.slice(-2)])(
+      'reserves and settles both in the state and in the set, or in neither: %s',
+      async (_, fault) => {
+        await send('FLUSHALL')
+        const { whole, faulty } = engines(false)
+        const terms = { ttlMs: 3000, onUnsettled: 'release', aboveLimit: 'clamp' } as const
+        const rule: Rule = { ...window, settlement: terms }
+        const keyed = [rule, log].map((rule, i) => ({ rule, key: [ACME, ADDRESS][i]! }))
+        const ruleSet = ruleSetOf(keyed)
+        const look = async (now: number) => {
+          const { verdicts } = await whole.peek({
+            ...{ ruleSet, now, plans: [] },
+            rules: keyed.map(({ rule, key }) => bound(rule, key, 0, now / 1e3)),
+          })
+          const live = await send('ZCOUNT', reservedKey(ACME), `${Math.floor(now / 1000) + 1}`, '+inf')
+          return { spent: verdicts.map(({ rule, remaining }) => rule.limit - remaining), live: Number(live) }
+        }
+        let [failures, now] = [0, NOON]
+        const live: { id: string; spentAt: number; endsAt: number }[] = []
+        for (let i = 0; i < 150; i++) {
+          now += 100_000
+          const before = await look(now)
+          // Each reservation that has not ended has ten units, and nothing else is spent.
+          expect(before.spent[0], `step ${i}`).toBe(10 * before.live)
+          expect(before.live).toBe(live.filter(({ endsAt }) => endsAt > now).length)
+          const isFaulty = i % 3 === 1
+          if (isFaulty) await fault.begin()
+          const engine = isFaulty ? faulty : whole
+          const id = `request${String(i).padStart(5, '0')}`
+          const settles = i % 4 === 3 ? live.shift() : undefined
+          const rules = keyed.map(({ rule, key }, i) => bound(rule, key, i === 0 ? 10 : 1, now / 1e3))
+          const settlement = settles && {
+            ...{ ruleSet, rules: rules.slice(0, 1), now },
+            requests: [{ ...settles, amounts: [{ reserved: 10, actual: 0 }] }],
+          }
+          const asked: Promise<unknown> = settlement
+            ? engine.ask(prepareSettle(settlement))
+            : engine.ask(prepareDecide({ ruleSet, rules, reservationId: id, now }))
+          const isDone = await asked.then(
+            () => true,
+            () => false,
+          )
+          if (isFaulty) await fault.end()
+          if (!isDone) failures += 1
+          if (settles && !isDone) live.unshift(settles)
+          if (!settles && isDone) live.push({ id, spentAt: now, endsAt: now + 3e6 })
+        }
+        expect(failures).toBeGreaterThan(0)
       },
       PATIENT_MS,
     )

@@ -473,6 +473,138 @@ describeOnRedisEngine('the reservations of an identity', fresh => {
   })
 })
 
+describeOnRedisEngine('reservations that have ended, and give their units back', fresh => {
+  const LIMIT = 10_000
+  const TTL_MS = 10_000
+  const AFTER = NOON + 60e6
+  const released = (name: string): Rule => {
+    const [rule] = rulesOf({
+      ...{ name, by: 'consumer' as const },
+      ...{ algorithm: 'fixed-window' as const, limit: LIMIT, period: '1d' },
+    })
+    return { ...rule!, settlement: { ttlMs: TTL_MS, onUnsettled: 'release', aboveLimit: 'clamp' } }
+  }
+
+  /** @param rules of one identity */
+  async function start(...rules: Rule[]) {
+    const engine = await fresh()
+    const model = new ScriptModel()
+    const key = consumerStateKey(newCaller())
+    const ruleSet = ruleSetOf(rules.map(rule => ({ rule, key })))
+    let decisions = 0
+    return {
+      ...{ engine, key },
+      waiting: async () => Number(await engine.send(['ZCARD', reservedKey(key)])),
+      /** @param inModel whether the model has the same reservations */
+      async ask(
+        cost: number,
+        now: number,
+        { verb = 'decide' as 'decide' | 'peek', of = rules, inModel = true } = {},
+      ) {
+        const bind = of.map(rule => bound(rule, key, cost, now / 1e3))
+        const reservationId = `request${String(decisions++).padStart(5, '0')}`
+        const evaluation = { ruleSet, rules: bind, reservationId, now }
+        const outcome = await engine.ask(prepareDecide(evaluation, verb))
+        if (inModel) expect(outcome).toEqual(model.decide(evaluation, verb))
+        return outcome
+      },
+    }
+  }
+
+  it('count as ended in a peek, and make room for a request that is larger than 20 of them', async () => {
+    const { ask, waiting } = await start(released('a'))
+    for (let i = 0; i < 100; i++) await ask(100, NOON + i * 1000)
+    expect((await ask(100, NOON + 1e6)).status).toBe('refused')
+    const seen = await ask(1, AFTER, { verb: 'peek' })
+    expect(seen.verdicts[0]!.remaining).toBe(LIMIT)
+    const { status, verdicts } = await ask(5000, AFTER)
+    expect([status, verdicts[0]!.remaining, await waiting()]).toEqual(['admitted', 5000, 1])
+  })
+
+  it('are given back by a request that is refused, too, whose retry time is that of the others', async () => {
+    const { ask, waiting } = await start(released('a'))
+    for (let i = 0; i < 60; i++) await ask(100, NOON + i * 1000)
+    for (let i = 0; i < 20; i++) await ask(200, AFTER + i * 1000)
+    expect(await waiting()).toBe(20)
+    const { status, verdicts } = await ask(6001, AFTER + 1e6)
+    expect([status, verdicts[0]!.remaining, await waiting()]).toEqual(['refused', 6000, 20])
+    expect(verdicts[0]!.retryAfter).toBe(12 * 3600e6 - 61e6)
+  })
+
+  it('are given back by several calls if there are very many, which are told to come back at once', async () => {
+    const { ask, engine, key, waiting } = await start(released('a'))
+    const { ruleSet, family } = (rule => ({ ruleSet: ruleSetOf([{ rule, key }]), family: rule.family }))(
+      released('a'),
+    )
+    const rules = [bound(released('a'), key, LIMIT, NOON / 1e3)]
+    await engine.ask(prepareDecide({ ruleSet, rules, now: NOON }))
+    for (let i = 0; i < LIMIT; i += 500) {
+      const members = Array.from({ length: 500 }, (_, j) => [
+        `${NOON / 1e3 + i}`,
+        `r${i + j} ${NOON} ${family}=1`,
+      ])
+      await engine.send(['ZADD', reservedKey(key), ...members.flat()])
+    }
+    const seen: unknown[] = []
+    for (let i = 0; i < 4; i++) {
+      const { status, verdicts } = await ask(LIMIT, AFTER + i, { inModel: false })
+      seen.push([status, verdicts[0]!.remaining, verdicts[0]!.retryAfter])
+    }
+    expect(seen).toEqual([
+      ['refused', 2540, 1],
+      ['refused', 5080, 1],
+      ['refused', 7620, 1],
+      ['admitted', 0, 0],
+    ])
+    expect(await waiting()).toBe(1)
+  })
+
+  it('are given back under the rules of a request, and later under the others', async () => {
+    const [a, b] = [released('a'), released('b')]
+    const { ask, waiting } = await start(a, b)
+    for (let i = 0; i < 50; i++) await ask(200, NOON + i * 1000)
+    const onlyA = await ask(9000, AFTER, { of: [a] })
+    expect([onlyA.status, onlyA.verdicts[0]!.remaining, await waiting()]).toEqual(['admitted', 1000, 51])
+    const onlyB = await ask(9000, AFTER + 1000, { of: [b] })
+    expect([onlyB.status, onlyB.verdicts[0]!.remaining, await waiting()]).toEqual(['admitted', 1000, 2])
+    const both = await ask(1000, AFTER + 2000)
+    expect(both.verdicts.map(({ remaining }) => remaining)).toEqual([0, 0])
+  })
+})
+
+describeOnRedisEngine('a reservation whose reply was lost', fresh => {
+  it('is found by its id among any number of live ones of its identity', async () => {
+    const engine = await fresh()
+    const [base] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 1e9, period: '1d' })
+    const rule: Rule = {
+      ...base!,
+      settlement: { ttlMs: 60_000, onUnsettled: 'release', aboveLimit: 'clamp' },
+    }
+    const key = consumerStateKey(newCaller())
+    const ruleSet = ruleSetOf([{ rule, key }])
+    const rules = [bound(rule, key, 100, NOON / 1e3)]
+    await engine.ask(prepareDecide({ ruleSet, rules, reservationId: 'request00001', now: NOON }))
+    for (let i = 0; i < 20_000; i += 500) {
+      const members = Array.from({ length: 500 }, (_, j) => [
+        `${NOON / 1e3 + 55_000 + Math.floor((i + j) / 4)}`,
+        `other${String(i + j).padStart(7, '0')} ${NOON} ${rule.family}=1`,
+      ])
+      await engine.send(['ZADD', reservedKey(key), ...members.flat()])
+    }
+    // The others were made in the five seconds around it, as far as the isolate knows.
+    const settle = (...ids: string[]) => {
+      const requests = ids.map(id => ({
+        ...{ id, spentAt: 0, lostForMs: 5250 },
+        amounts: [{ reserved: 0, actual: 0 }],
+      }))
+      return engine.ask(prepareSettle({ ruleSet, rules, requests, now: NOON + 250_000 }))
+    }
+    const first = await settle('request00001', 'other0019999', 'missing00000')
+    expect([first.applied, first.verdicts[0]!.remaining]).toEqual([2, 1e9])
+    expect((await settle('request00001', 'other0019999')).applied).toBe(0)
+  })
+})
+
 describeOnRedisEngine('reservations in the state and in the set', (fresh, kind) => {
   const TERMS = { ttlMs: 60_000, onUnsettled: 'keep', aboveLimit: 'clamp' } as const
   const tokens = (name: string): Rule => {

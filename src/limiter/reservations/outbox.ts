@@ -5,6 +5,7 @@
  *
  *     ready        waits for the next trip, or 250 ms for one of its own. A decision of that trip about the same identity takes it
  *                  along (settle-along.ts); if it has not settled all of them, and otherwise, they take a call of their own
+ *                  Renewals wait apart, and are sent after all settlements
  *     sent         has no answer yet; is sent again after 2 s, but not before the deadline of its trip
  *     failed       its trip has failed; is sent again after 2 s, and later each time that the store answers with an error
  */
@@ -50,7 +51,7 @@ const MAX_APART = 1000
 const MAX_CALLS_BESIDE = 20
 const MAX_CALLS_ALONE = 100
 
-/** The most messages that wait, about 0.8 kB each: of 100 requests a second, those of 100 s. */
+/** The most settlements that wait, and the most renewals, about 0.8 kB each: of 100 requests a second, those of 100 s. */
 const MAX_MESSAGES = 10_000
 
 /** In a process that stops: how often it checks whether the last messages are confirmed, when it repeats them, and when it gives up (ms). */
@@ -59,6 +60,8 @@ const REPEAT_WHEN_STOPPING_MS = 250
 const MAX_STOP_MS = 2000
 
 const OVERFLOW = `More than ${MAX_MESSAGES} settlements wait for a store that does not answer. Further reservations end unsettled, by the policy of their unit.`
+
+const RENEWALS_OVERFLOW = `More than ${MAX_MESSAGES} renewals wait for a store that does not answer. Further ones are tried again later. A reservation that is not renewed within its ttl ends by the policy of its unit.`
 
 const REFUSED = 'The store answers a settlement with an error. It is repeated until its reservation ends. '
 
@@ -91,6 +94,15 @@ interface Batch {
   isRepeated?: boolean
   /** Whether no decision takes them along. */
   isApart?: boolean
+}
+
+/** Renewals that one call can carry. */
+interface Renewals {
+  readonly reservation: Reservation
+  /** The newest of each reservation. */
+  readonly byId: Map<string, OutgoingMessage>
+  /** Since when the oldest waits (ms). */
+  since: number
 }
 
 /** Messages that a decision takes along. */
@@ -127,6 +139,8 @@ export function createOutbox({
   const onTheWayMs = Math.max(ON_THE_WAY_MS, deadlineMs)
   /** By the key of the call, the longest waiting first. */
   const ready = new Map<string, Batch>()
+  /** The same for renewals. A settlement of the same reservation replaces one. */
+  const renewals = new Map<string, Renewals>()
   /** In the order of sending. */
   const sent = new Set<Batch>()
   /** By their errors. */
@@ -139,14 +153,18 @@ export function createOutbox({
   let isStopping = false
   const repeatAfterMs = (ms: number) => (isStopping ? REPEAT_WHEN_STOPPING_MS : ms)
   let isErrorLogged = false
-  let size = 0
-  let dropped = 0
+  const size = { settlements: 0, renewals: 0 }
+  const dropped = { settlements: 0, renewals: 0 }
+  const leave = (messages: readonly OutgoingMessage[]) => {
+    for (const message of messages) size[kindOf(message)] -= 1
+  }
 
   /** Drops messages whose reservation has ended. */
   function dropEnded(batch: Batch, time: number): void {
     const { messages } = batch
-    batch.messages = messages.filter(({ until, isObsolete }) => time < until && !isObsolete?.())
-    size -= messages.length - batch.messages.length
+    const isOver = ({ until, isObsolete }: OutgoingMessage) => time >= until || (isObsolete?.() ?? false)
+    batch.messages = messages.filter(message => !isOver(message))
+    leave(messages.filter(isOver))
     giveUp(
       batch.reservation,
       messages.filter(({ until }) => time >= until),
@@ -158,28 +176,50 @@ export function createOutbox({
     if (settlements > 0) stats.givenUp(reservation, settlements)
   }
 
-  /** The messages to send now, each batch in one call. */
+  /** The messages to send now, each batch in one call: first settlements, which may be the last word about a request, and then renewals. */
   function take(most: number, time: number): Batch[] {
     const batches: Batch[] = []
     const add = (batch: Batch) => {
       dropEnded(batch, time)
       if (batch.messages.length > 0) batches.push(batch)
     }
-    for (const { batches: waiting, ms } of unconfirmed) {
-      for (const batch of waiting) {
-        if (batches.length >= most || isWithin(repeatAfterMs(ms), batch.since, time)) break
-        waiting.delete(batch)
-        batch.isRepeated = true
-        add(batch)
+    const repeat = (isWanted: (batch: Batch) => boolean) => {
+      for (const { batches: waiting, ms } of unconfirmed) {
+        for (const batch of waiting) {
+          if (batches.length >= most || isWithin(repeatAfterMs(ms), batch.since, time)) break
+          if (!isWanted(batch)) continue
+          waiting.delete(batch)
+          batch.isRepeated = true
+          add(batch)
+        }
       }
     }
+    repeat(({ messages }) => messages.some(({ request }) => !request.isRenewal))
     for (const [key, batch] of ready) {
-      while (batches.length < most && batch.messages.length > 0)
-        add({ ...batch, messages: batch.messages.splice(0, MAX_PER_CALL) })
+      while (batches.length < most && batch.messages.length > 0) {
+        const messages = batch.messages.splice(0, MAX_PER_CALL)
+        add({ ...batch, messages: [...messages, ...takeRenewals(key, MAX_PER_CALL - messages.length)] })
+      }
       if (batch.messages.length > 0) break
       ready.delete(key)
     }
+    repeat(() => true)
+    for (const [key, { reservation, since }] of renewals) {
+      while (batches.length < most && renewals.has(key))
+        add({ reservation, since, messages: takeRenewals(key, MAX_PER_CALL), answers: 0, errors: 0 })
+      if (renewals.has(key)) break
+    }
     return batches
+  }
+
+  function takeRenewals(key: string, most: number): OutgoingMessage[] {
+    const waiting = renewals.get(key)
+    if (!waiting) return []
+    const { byId } = waiting
+    const taken = [...byId].slice(0, most)
+    for (const [id] of taken) byId.delete(id)
+    if (byId.size === 0) renewals.delete(key)
+    return taken.map(([, message]) => message)
   }
 
   /** By the key of a state. */
@@ -223,7 +263,7 @@ export function createOutbox({
     if (isSettled) {
       const verdicts = debtsIn(reply, reservation)
       stats.answered(reservation, requests, { applied, verdicts }, batch.isRepeated)
-      size -= messages.length
+      leave(messages)
       return
     }
     if (apartSince.size >= MAX_APART) apartSince.clear()
@@ -292,10 +332,10 @@ export function createOutbox({
             const mayBeRepeated = batch.isRepeated || known.length < messages.length
             stats.answered(batch.reservation, known, result, mayBeRepeated)
             // A decision whose reply was lost may still be on its way, so what is not found is looked for again.
-            batch.messages = messages.filter(
-              ({ lostAt }) => lostAt !== undefined && batch.answers === 1 && result.applied < messages.length,
-            )
-            size -= messages.length - batch.messages.length
+            const isUnanswered = ({ lostAt }: OutgoingMessage) =>
+              lostAt !== undefined && batch.answers === 1 && result.applied < messages.length
+            batch.messages = messages.filter(isUnanswered)
+            leave(messages.filter(message => !isUnanswered(message)))
             if (batch.messages.length === 0) for (const { batches } of unconfirmed) batches.delete(batch)
             for (const { lostAt, onConfirmed } of messages)
               if (lostAt === undefined) onConfirmed?.(time, result.applied === 0)
@@ -306,7 +346,7 @@ export function createOutbox({
 
     aloneAfterMs() {
       const time = now()
-      const leftMs = (batch: Batch | undefined, ms: number) =>
+      const leftMs = (batch: Pick<Batch, 'since'> | undefined, ms: number) =>
         batch === undefined
           ? Number.POSITIVE_INFINITY
           : isWithin(ms, batch.since, time)
@@ -314,6 +354,7 @@ export function createOutbox({
             : 0
       const ms = Math.min(
         leftMs(ready.values().next().value, SEND_DELAY_MS),
+        leftMs(renewals.values().next().value, SEND_DELAY_MS),
         ...unconfirmed.map(({ batches, ms }) => leftMs(batches.values().next().value, repeatAfterMs(ms))),
       )
       return Number.isFinite(ms) ? ms : undefined
@@ -325,14 +366,27 @@ export function createOutbox({
 
     /** Sends a message about a reservation with the next trip. @returns false if it was dropped, because too many messages wait */
     add(reservation: Reservation, message: OutgoingMessage): boolean {
-      if (size >= MAX_MESSAGES) {
-        if (dropped === 0) log('warn', 'settlements-dropped', { detail: OVERFLOW })
-        dropped += 1
+      const kind = kindOf(message)
+      if (size[kind] >= MAX_MESSAGES) {
+        if (dropped[kind] === 0) {
+          const detail = kind === 'renewals' ? RENEWALS_OVERFLOW : OVERFLOW
+          log('warn', `${kind}-dropped`, { detail })
+        }
+        dropped[kind] += 1
         giveUp(reservation, [message])
         return false
       }
-      size += 1
       const key = callKeyOf(reservation)
+      const waiting = renewals.get(key)
+      const { id } = message.request
+      if (waiting?.byId.delete(id)) size.renewals -= 1
+      size[kind] += 1
+      if (kind === 'renewals') {
+        if (waiting) waiting.byId.set(id, message)
+        else renewals.set(key, { reservation, byId: new Map([[id, message]]), since: now() })
+        return true
+      }
+      if (waiting?.byId.size === 0) renewals.delete(key)
       const batch = ready.get(key)
       if (batch) batch.messages.push(message)
       else ready.set(key, { reservation, messages: [message], since: now(), answers: 0, errors: 0 })
@@ -349,23 +403,24 @@ export function createOutbox({
     ): Promise<void> {
       isStopping = true
       const until = now() + MAX_STOP_MS
-      while (size > 0 && now() < until) {
-        const isDue = ready.size > 0 || rider.aloneAfterMs!() === 0
+      while (size.settlements + size.renewals > 0 && now() < until) {
+        const isDue = ready.size + renewals.size > 0 || rider.aloneAfterMs!() === 0
         const isSent = isDue && (await send(rider).catch(() => false))
         if (!isSent) await sleep(STOP_CHECK_MS)
       }
       isStopping = false
-      ready.clear()
-      for (const { batches } of unconfirmed) batches.clear()
-      size = 0
+      for (const waiting of [ready, renewals, ...unconfirmed.map(({ batches }) => batches)]) waiting.clear()
+      Object.assign(size, { settlements: 0, renewals: 0 })
     },
 
-    /** Messages that wait or are not confirmed, and those that were dropped because too many waited. */
+    /** Messages that wait or are not confirmed, and settlements that were dropped because too many waited. */
     get backlog() {
-      return { waiting: size, dropped }
+      return { waiting: size.settlements + size.renewals, dropped: dropped.settlements }
     },
   }
 }
+
+const kindOf = ({ request }: OutgoingMessage) => (request.isRenewal ? 'renewals' : 'settlements')
 
 /** For how many identities a request has reserved. */
 const identitiesOf = ({ rules }: Reservation, { amounts }: SettledRequest) =>

@@ -382,6 +382,45 @@ describe('a settlement', () => {
     expect(warn.mock.calls).toEqual([[expect.stringContaining('"event":"settlements-dropped"')]])
   })
 
+  it('is kept, and sent first, however many renewals wait, whose loss is logged as theirs', async () => {
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const { time, store, settlements, reserve } = worldOn(new Events())
+    const ended = Array.from({ length: 500 }, (_, i) => reserve(`caller-${i % 50}`))
+    for (let i = 0; i < 10_100; i++) reserve(`caller-${i % 50}`)
+    await time.run(time.nowMs + TTL / 2 - 1000)
+    store.isAway = true
+    await time.run(time.nowMs + 10_000)
+    for (const { settle } of ended) settle(() => 0)
+    expect(settlements.backlog).toEqual({ waiting: 10_500, dropped: 0 })
+    const [[line]] = warn.mock.calls as [[string]]
+    expect(warn).toHaveBeenCalledOnce()
+    expect(JSON.parse(line)).toMatchObject({
+      event: 'renewals-dropped',
+      detail: expect.stringMatching(/^More than 10000 renewals /),
+    })
+    const before = store.trips.length
+    store.isAway = false
+    await time.run(time.nowMs + 10_000)
+    const verbs = store.trips.slice(before).flatMap(calls => calls.map(call => (call as ScriptCall).args[8]))
+    expect(verbs.slice(0, 50)).toEqual(Array(50).fill('settle'))
+    expect(store.settled.size).toBe(500)
+    expect([...store.reserved.values()].every(endsAt => endsAt > time.nowMs)).toBe(true)
+  })
+
+  it('replaces the renewal of its reservation that waits', async () => {
+    const { time, store, settlements, reserve } = createWorld()
+    const { settle } = reserve()
+    reserve('other')
+    store.isAway = true
+    await time.pass(TTL / 2 + 100)
+    expect(settlements.backlog.waiting).toBe(2)
+    settle(() => 40)
+    expect(settlements.backlog.waiting).toBe(2)
+    store.isAway = false
+    await time.pass(5000)
+    expect(store.calls.filter(({ args }) => args[8] === 'settle')).toHaveLength(1)
+  })
+
   it('is counted for each of its rules if its reservation ends before the store confirms it, but a renewal is not', async () => {
     const { counts, count } = createCounts()
     const { time, store, reserve } = createWorld({ count })

@@ -27,6 +27,9 @@ if backlog < 0 or backlog > 2 * MAX_DEBT * (burst * period) then
 elseif backlog > MAX_DEBT * (burst * period) then
   backlog = MAX_DEBT * (burst * period)
 end
+if backlog > LONGEST_DEBT * rate then
+  backlog = LONGEST_DEBT * rate
+end
 --@ end
 
 --@ check
@@ -42,6 +45,9 @@ backlog = backlog + cost * period
 --@ if settled
 if backlog > MAX_DEBT * (burst * period) then
   backlog = MAX_DEBT * (burst * period)
+end
+if backlog > LONGEST_DEBT * rate then
+  backlog = LONGEST_DEBT * rate
 end
 --@ end
 

@@ -12,6 +12,12 @@ import { MAX_WINDOW_COUNT } from './window.ts'
 /** At most this many times the limit counts as spent. So all numbers stay exact. */
 export const MAX_DEBT = 16
 
+/**
+ * The longest time (µs) in which a backlog with a debt drains. A later instant could be no state: scripts drop records that are idle only in
+ * more than four years (HORIZON of script/constants.ts), which allows for a clock that was set back by a year.
+ */
+export const LONGEST_DEBT = 3 * 366 * 86400e6
+
 /** The model of a rule that is settled later. @param model that of its algorithm */
 export function settledModelOf({ sections }: Model, algorithm: AlgorithmName): Model {
   return modelOf({ ...sections, ...SETTLED[algorithm]?.(sections) })
@@ -51,14 +57,13 @@ const slidingWindow: Settled<KeptOfSlidingWindow> = ({ standing }) => ({
 const gcra: Settled<KeptOfRate> = ({ standing }) => ({
   read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
     let backlog = (idleAt - now) * rate - n
-    const most = MAX_DEBT * (burst * period)
     // A debt is above the burst, and drains too. Twice the highest one cannot be a state of this rule: the record was written by a clock
     // that was far ahead.
-    if (backlog < 0 || backlog > 2 * most) backlog = 0
-    return { rate, period, burst, now, backlog: Math.min(backlog, most) }
+    if (backlog < 0 || backlog > 2 * MAX_DEBT * (burst * period)) backlog = 0
+    return { rate, period, burst, now, backlog: Math.min(backlog, mostOf({ rate, period, burst })) }
   },
   spend(kept, cost) {
-    kept.backlog = Math.min(kept.backlog + cost * kept.period, MAX_DEBT * (kept.burst * kept.period))
+    kept.backlog = Math.min(kept.backlog + cost * kept.period, mostOf(kept))
     return undefined
   },
   standing(kept) {
@@ -66,6 +71,10 @@ const gcra: Settled<KeptOfRate> = ({ standing }) => ({
     return { ...standing(kept), debt: Math.max(0, ceilDiv(backlog - burst * period, period)) }
   },
 })
+
+/** The highest backlog, in ticks. */
+const mostOf = ({ rate, period, burst }: Pick<KeptOfRate, 'rate' | 'period' | 'burst'>) =>
+  Math.min(MAX_DEBT * (burst * period), LONGEST_DEBT * rate)
 
 /** Of the algorithms whose rules can be settled. Each gets its own sections. */
 const SETTLED = {

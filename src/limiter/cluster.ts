@@ -26,6 +26,7 @@ import {
   withAgreement,
 } from '../script/evaluation.ts'
 import type { ChangeResult, Refund } from '../script/refund.ts'
+import { writtenNumbers } from '../script/wire.ts'
 import { hashTagOf, withConsumer } from '../store/keys.ts'
 import type { CallListener, Store, StoreCall } from '../store/store.ts'
 import { refusesGuesses } from './decision.ts'
@@ -317,11 +318,14 @@ export function refundOfPart(
 ): Refund[] {
   if (!isAnswer(answer) || answer.status !== 'admitted') return []
   const { at, verdicts, plan } = answer
-  const allowed = new Set(verdicts.filter(verdict => verdict.allowed).map(({ rule }) => rule.tag))
+  const allowed = new Map(verdicts.filter(verdict => verdict.allowed).map(({ rule }) => [rule.tag, rule]))
   const spent = rules
     .filter(({ rule, role }) => allowed.has(rule.tag) && role === 'spend' && rule.on === 'request')
     .filter(({ rule }) => appliesToPlan(rule, plan))
-    .map(({ cost, ...bound }) => ({ ...bound, units: cost, spent: cost }))
+    .map(({ cost, ...bound }) => {
+      const written = writtenNumbers(allowed.get(bound.rule.tag)!, bound.rule)
+      return { ...bound, units: cost, spent: cost, written }
+    })
   const consumerKey = consumerKeyOf(subject)
   return spent.length > 0 ? [{ ruleSet, rules: spent, spentAt: at, consumerKey, plan, now }] : []
 }

@@ -1,13 +1,14 @@
 /** Numbers that are used in the generated Lua text and in the Lua files. */
 
 import { FEW_HOLDERS, MANY_HOLDERS, MAX_UNITS, NO_HOLDER } from '../algorithms/concurrency.ts'
-import { MAX_DEBT } from '../algorithms/settled.ts'
+import { LONGEST_DEBT, MAX_DEBT } from '../algorithms/settled.ts'
 import { LOG_CHUNK, LOG_ENTRY, LOG_FIELDS, LOG_PLAIN } from '../algorithms/sliding-log.ts'
 import { literal } from './lua-text.ts'
 
 /**
- * How far in the future a valid record can become idle (µs). The longest time to refill is two years (algorithms/rate.ts). If the clock
- * was then set back by two years, that instant is four years away. One more day allows for rounding.
+ * How far in the future a valid record can become idle (µs). The longest time to refill is two years (algorithms/rate.ts), and the longest debt
+ * three (algorithms/settled.ts). If the clock was then set back by two years or by one, that instant is four years away. One more day allows
+ * for rounding.
  */
 const HORIZON = (4 * 366 + 1) * 86400e6
 
@@ -63,6 +64,7 @@ export const CONSTANTS: ReadonlyMap<string, string> = /* @__PURE__ */ (() =>
       NO_HOLDER,
       LOG_ENTRY,
       MAX_DEBT,
+      LONGEST_DEBT,
       LOG_PLAIN,
       LOG_CHUNK,
       LOG_FIELDS,

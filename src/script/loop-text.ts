@@ -22,7 +22,8 @@ import {
 } from './loop-rules.ts'
 import { OVERRIDES, SUBJECT } from './lua.generated.ts'
 import { literal } from './lua-text.ts'
-import { LAST_MS, RECORD_BYTES } from './reserved-records.ts'
+import { hasRecordOfLimit } from './reservation-text.ts'
+import { KEPT_AT, keepOfOthers, LAST_MS, RECORD_BYTES } from './reserved-records.ts'
 import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import { assignment, isExpectedInState, isNumber, numberOf, spendsEarly } from './rule-text.ts'
 import {
@@ -90,18 +91,22 @@ export class LoopText {
 
   refund(): string {
     const { all, lastArgument } = this.#rules
+    const { length } = this.#overridable
     const body = [
       'spent_at = ARGV[1] + 0\n',
-      this.#ruleSet.hasSubject ? '' : countRefundOnce(lastArgument + 1, all),
+      this.#ruleSet.hasSubject ? '' : countRefundOnce(lastArgument + length + 1, all),
       this.#readMarks(),
       this.#locateKeys(RECORDS_OF_REFUND),
       this.#fetchValues(),
       SETTINGS_OF_REFUND,
       this.#applyPlan(),
+      length > 0 ? 'overrides = {}\n' : '',
       this.#applyOverrides('overrides_at', false),
+      this.#skipOtherRecords(),
       this.#refundRules(),
     ]
-    return this.#assembleScript(['spent_at', '_'], 'local now = ARGV[5]\n', body)
+    const ofOverrides = length > 0 ? ['overrides'] : []
+    return this.#assembleScript(['spent_at', '_', ...ofOverrides], 'local now = ARGV[5]\n', body)
   }
 
   #assembleScript(names: readonly string[], now: string, body: readonly string[]): string {
@@ -198,11 +203,8 @@ end
 
   /** @param isDecision whether overrides also set the mode. A refund gives units back whatever the mode is now */
   #applyOverrides(condition: string, isDecision: boolean): string {
-    const { all, entryNumber, tags } = this.#rules
-    // The reply has the overrides in the order of the rule set.
-    const overridable = all
-      .filter(({ takesOverrides }) => takesOverrides)
-      .sort((a, b) => a.entryNumber - b.entryNumber)
+    const { entryNumber, tags } = this.#rules
+    const overridable = this.#overridable
     if (overridable.length === 0) return ''
     const counts = overridable.map(({ lua }) => lua.numbers.filter(isNumber).length)
     const numbers = Array.from({ length: Math.max(...counts) }, (_, slot) => this.#rules.numbers(slot))
@@ -213,7 +215,32 @@ ${OVERRIDES}local families = { ${overridable.map(({ family }) => literal(family)
 local overridable, marks_at = ${listOf(overridable, 'i')}, ${listOf(overridable, 'markAt')}
 for j = 1, #families do
 local i, family, mark = overridable[j], '=' .. families[j] .. ',', marks_at[j]
-${isDecision ? 'marks[mark]' : '_'}, ${values} = overridden(${entryNumber}, family, marks[mark], ${values})
+${isDecision ? 'marks[mark]' : '_'}, ${values}${isDecision ? '' : ', overrides[j]'} = overridden(${entryNumber}, family, marks[mark], ${values})
+end
+end
+`.trimStart()
+  }
+
+  /** In the order of the rule set: the reply has the overrides in this order, and a refund those of its request. */
+  get #overridable(): readonly LoopRule[] {
+    return this.#rules.all
+      .filter(({ takesOverrides }) => takesOverrides)
+      .sort((a, b) => a.entryNumber - b.entryNumber)
+  }
+
+  /** Gives nothing back to a rule that has another record than the one that was spent from, because its override is another one. */
+  #skipOtherRecords(): string {
+    const { lastArgument } = this.#rules
+    const overridable = this.#overridable
+    const units = overridable.map(rule =>
+      hasRecordOfLimit(rule) ? 2 * rule.entryNumber + lastArgument + overridable.length - 1 : 0,
+    )
+    if (!units.some(Boolean)) return ''
+    return `
+local units_at = { ${units.join(', ')} }
+for j = 1, ${overridable.length} do
+if units_at[j] > 0 and (overrides[j] or '') ~= ARGV[${lastArgument} + j] then
+ARGV[units_at[j]] = '0'
 end
 end
 `.trimStart()
@@ -357,7 +384,7 @@ end
       const refund = (section: Section) => section('read') + changeState(kind, 'refund', section)
       return this.#rules.sections(kind, declareKept(kind), refund)
     }
-    const unitsAt = `2 * ${entryNumber} + ${lastArgument}`
+    const unitsAt = `2 * ${entryNumber} + ${lastArgument + this.#overridable.length}`
     const text = `
 local key = keys[k]
 if key then
@@ -494,19 +521,15 @@ ${this.#rules.has('isQueue') ? addDelay : ''}`.trimStart()
   #writeState(): string {
     return `
 if size > 0 then
-local state = states[k]
+local state, ${KEPT_AT} = states[k]
 for at = 1, written and state and #state or 0, ${RECORD_BYTES} do
 local tag = sub(state, at, at + 2)
 if not written[tag] then
 local a, b = unpack_integers('>I4I4', state, at + 3)
 local other = (${LAST_MS} - a * 1024 - (b - b % 4194304) / 4194304) * 1000
 if other > now and other - now < HORIZON then
-written[tag], size = true, size + 1
-packed[size] = sub(state, at, at + ${RECORD_BYTES - 1})
-if other > latest then
-latest = other
-end
-end
+written[tag] = true
+${keepOfOthers('state', KEEP_OTHER, 'if other > latest then\nlatest = other\nend\n')}end
 end
 end
 ${declareLife('latest')}redis.call('SETEX', KEYS[keys[k]], ${TTL}, concat(packed, '', 1, size))
@@ -514,6 +537,8 @@ end
 `.trimStart()
   }
 }
+
+const KEEP_OTHER = `size = size + 1\npacked[size] = sub(state, at, at + ${RECORD_BYTES - 1})\n`
 
 /** Finds the first record of a tag in a state. */
 const FIND_RECORD = `

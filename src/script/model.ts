@@ -42,7 +42,7 @@ import type { Pause, PauseResult } from './pause.ts'
 import type { ChangeResult, Refund, RefundedRule, RefundOnce } from './refund.ts'
 import type { Reset } from './reset.ts'
 import type { RuleSetShape } from './rule-set-shape.ts'
-import { type Settlement, type SettleResult, UNKNOWN_NUMBERS, writtenNumbers } from './settle.ts'
+import { type Settlement, type SettleResult, UNKNOWN_NUMBERS } from './settle.ts'
 import type { Message } from './sync.ts'
 
 type WithNow<T> = T & { now: number }
@@ -210,6 +210,7 @@ export class ScriptModel {
     const refunded = rules.map(each => ({
       ...each,
       ...(given && onlyNew(each, given)),
+      ...(hasOtherRecord(each, overrides, now) && { units: 0 }),
       ...applyOverriddenNumbers(each, overrides, now),
       shown: each.rule,
     }))
@@ -231,13 +232,7 @@ export class ScriptModel {
     const { overrides } = parseConsumer(record ?? '')
     const keys = [...new Set(rules.map(({ key }) => key))]
     const changes = rules.map((): (RefundedUnits | { cost: number })[] => [])
-    const counted = rules.map(each => {
-      const numbers = overrideFor(each.rule, overrides, now)?.numbers
-      const shown = numbers
-        ? { ...each.rule, limit: numbers.limit, quota: { ...each.rule.quota, burst: numbers.burst } }
-        : each.rule
-      return { ...each, ...applyOverriddenNumbers(each, overrides, now), shown }
-    })
+    const counted = rules.map(each => ({ ...each, ...applyOverriddenNumbers(each, overrides, now) }))
     const entries = ruleSet?.entries
     let applied = 0
     const terms = { rules, now, entries }
@@ -262,12 +257,7 @@ export class ScriptModel {
         if (isRenewal) continue
         for (const { i, reserved, actual } of own) {
           if (reserved === 0 || actual === reserved) continue
-          const { rule, written } = rules[i]!
-          const isOther =
-            rule.counting.state === 'time' &&
-            written !== UNKNOWN_NUMBERS &&
-            writtenNumbers(counted[i]!.shown, rule) !== written
-          if (actual < reserved && isOther) continue
+          if (actual < reserved && hasOtherRecord(rules[i]!, overrides, now)) continue
           const most = MAX_DEBT * counted[i]!.rule.quota.burst
           const changed =
             actual > reserved
@@ -408,6 +398,17 @@ function applyOverride(bound: BoundRule, overrides: readonly Override[], now: nu
   const { limit, burst } = numbers
   const shown = { ...rule, limit, quota: { ...rule.quota, burst } }
   return [{ bound: { ...bound, mode, rule: withNumbers(rule, numbers) }, shown }]
+}
+
+/** Whether the rule has another record than the one that was spent from, because its override is another one. */
+function hasOtherRecord(
+  { rule, written }: Pick<RefundedRule, 'rule' | 'written'>,
+  overrides: readonly Override[],
+  now: number,
+): boolean {
+  if (rule.counting.state !== 'time' || written === UNKNOWN_NUMBERS) return false
+  const numbers = overrideFor(rule, overrides, now)?.numbers
+  return written !== (numbers && `${numbers.limit},${numbers.burst}`)
 }
 
 function applyOverriddenNumbers(

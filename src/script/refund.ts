@@ -11,16 +11,28 @@
  *     ARGV[3]  'consumer' if the rules are counted for a consumer, whose overrides then apply; else ''
  *     ARGV[4]  the plan under which the request was counted, or ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
- *     ARGV     the arguments of rules as in decide.ts; then for each rule the units to give back (0: only report the state), and the
- *              units of that request that are still spent. With an id: all units that were given back so far, and all that the
- *              request had spent; then the id, and how long the totals are kept (s)
+ *     ARGV     the arguments of rules as in decide.ts; then for each rule that overrides can change, the limit and burst of the override
+ *              under which the request was counted, as its record has them, or '' without such an override
+ *     ARGV     then for each rule the units to give back (0: only report the state), and the units of that request that are still spent. With
+ *              an id: all units that were given back so far, and all that the request had spent; then the id, and how long the totals are
+ *              kept (s)
  *
  *     reply    { now, then for each rule remaining and reset_after }
+ *
+ * Under another override than then, a rule whose state is a time has another record. That one has not spent the units, so it gets none back.
  */
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import type { RuleSet } from './rule-set-shape.ts'
-import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
+import {
+  checkFields,
+  checkStanding,
+  formatTime,
+  invalidReply,
+  isField,
+  placeRules,
+  writtenOf,
+} from './wire.ts'
 
 /** The units that one request has spent, and how many of them to give back. */
 export interface Refund {
@@ -55,6 +67,8 @@ export interface RefundedRule
   units: number
   /** Units of that request that are still spent, including `units`. With an id: all that it had spent. */
   spent: number
+  /** The limit and burst of the override under which the request was counted (`writtenNumbers`). */
+  written?: string | undefined
 }
 
 /** The result of a refund or a reset: the states afterwards. */
@@ -70,7 +84,8 @@ export function encodeRefund(refund: Refund): ScriptCall {
   if (once && ruleSet.hasSubject) throw new Error('Only refunds of limits by name can have an id.')
   const { byEntry, keys, marks, ruleArguments } = placeRules(ruleSet, rules)
   const of = consumerKey === undefined ? '' : 'consumer'
-  const args = [String(spentAt), marks, of, plan ?? '', formatTime(now), ...ruleArguments]
+  const written = writtenOf(ruleSet, rules, ruleSet.entries.keys())
+  const args = [String(spentAt), marks, of, plan ?? '', formatTime(now), ...ruleArguments, ...written]
   for (const refunded of byEntry) args.push(String(refunded?.units ?? 0), String(refunded?.spent ?? 0))
   if (once) args.push(once.id, String(once.keepSeconds))
   const records = consumerKey === undefined ? [] : [consumerKey]

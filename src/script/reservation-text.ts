@@ -539,9 +539,12 @@ end
 `.trimStart(),
   )
 
-/** Lua condition, after another one, under which the record is the one that was spent from. Windows have one record for all limits. */
+/** Whether a rule has another record if its limit is another one. Windows and logs have one record for all limits. */
+export const hasRecordOfLimit = ({ lua }: Pick<RuleText, 'lua'>) => lua.numbers.includes('rate')
+
+/** Lua condition, after another one, under which the record is the one that was spent from. */
 const isSameRecord = (rule: RuleText) =>
-  isOverridable(rule) && rule.lua.numbers.includes('rate') ? ` and not ${rule.of('moved')}` : ''
+  isOverridable(rule) && hasRecordOfLimit(rule) ? ` and not ${rule.of('moved')}` : ''
 
 /**
  * Gives back what was reserved in excess of `units`, or spends what was missing, without a check.

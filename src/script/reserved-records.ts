@@ -3,8 +3,8 @@
  * so a reservation there takes no command of its own. If there is no room, it is in a sorted set (reservation-text.ts).
  *
  * A reservation has two records, and one more for each further rule that has reserved. They have 14 bytes, as those of rules have
- * (prelude.lua): a script of a config without reservations, which may write the same state during a deployment, takes them for records of other
- * rules, and keeps them until the reservation has ended.
+ * (prelude.lua): a script of a config without reservations, which may write the same state during a deployment, keeps them as it keeps records of other
+ * rules, until the reservation has ended.
  *
  *     1 byte   128 + the upper 5 of the lower 10 bits of the end; 160 + the lower 5 of them; or from 192 on for further rules. These are no
  *              letters, as tags have
@@ -103,6 +103,24 @@ export const RESERVED_FROM = FIRST
 
 /** Lua condition: whether the record that begins at `at` in a state belongs to a reservation. */
 export const isOfReservation = (state: string, at: string) => `byte(${state}, ${at}) >= ${FIRST}`
+
+/** A Lua local of `keepOfOthers`: where the last record was that it has kept. */
+export const KEPT_AT = 'kept_at'
+
+/**
+ * Keeps the record at `at` in a script whose config reserves nothing. An earlier config may have: of the records of a reservation, only the first
+ * one has an instant, when it ends, and the others stay as long as that one.
+ * @param keep Lua text that keeps a record, @param raise and keeps the state until its instant
+ */
+export const keepOfOthers = (state: string, keep: string, raise: string) =>
+  `
+local first = string.byte(${state}, at)
+if first < ${SECOND} or first >= ${CLOSED} then
+${KEPT_AT} = at
+${keep}${raise}elseif ${KEPT_AT} == at - ${RECORD_BYTES} then
+${KEPT_AT} = at
+${keep}end
+`.trimStart()
 
 /** The end of such a time (ms). @param high Lua expression with one value */
 const closedUntil = (high: string) => `${LAST_MS} - (${high}) * 1024`

@@ -20,6 +20,7 @@ import { Locals, literal, nameInLiteral } from './lua-text.ts'
 import {
   type Amounts,
   clampCost,
+  hasRecordOfLimit,
   isOverridable,
   ReservationText,
   tryTo,
@@ -154,7 +155,9 @@ class RuleSetText {
   }
 
   refund(): string {
-    const first = 5 + this.#withArgument().length
+    const overridable = this.#rules.filter(({ takesOverrides }) => takesOverrides)
+    const writtenAt = 6 + this.#withArgument().length
+    const first = writtenAt - 1 + overridable.length
     const isRefunded = ({ of }: RuleText) => `${of('mark')} ~= ${ABSENT} and ${of('units')} > 0`
     const body = [
       'spent_at = ARGV[1] + 0\n',
@@ -168,7 +171,12 @@ class RuleSetText {
       this.#fetchValues(),
       SETTINGS_OF_REFUND,
       this.#applyPlan(),
-      this.#applyOverrides('overrides_at', false),
+      this.#applyOverrides('overrides_at', false, overridable),
+      ...overridable.map((rule, i) =>
+        hasRecordOfLimit(rule)
+          ? `if (${rule.of('written')} or '') ~= ARGV[${writtenAt + i}] then\n${rule.of('units')} = 0\nend\n`
+          : '',
+      ),
       ...this.#identities.map(identity => readState(identity, () => '')),
       this.#changeEarly('refund', isRefunded),
       ...this.#identities.map(identity =>

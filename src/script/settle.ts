@@ -40,12 +40,19 @@
  * renewals ZADD and PEXPIRE; now and then ZREMRANGEBYSCORE. After lost replies ZRANGEBYSCORE. For a job EXISTS, and DEL after the states.
  */
 
-import type { Rule } from '../config/compile-rule.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import { reservedKeys } from './reservation-wire.ts'
 import type { RuleSet } from './rule-set-shape.ts'
-import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
+import {
+  checkFields,
+  checkStanding,
+  formatTime,
+  invalidReply,
+  isField,
+  placeRules,
+  writtenOf,
+} from './wire.ts'
 
 /** The settlements of requests that were counted under the same rules, for the same identities and under the same plan. */
 export interface Settlement {
@@ -69,14 +76,6 @@ export interface SettledRule
 
 /** If the reply to a decision was lost, it is taken to be counted under the override of now. */
 export const UNKNOWN_NUMBERS = '?'
-
-/**
- * The limit and burst of an override, as its record has them; undefined: it has no other numbers.
- * @param shown the rule of a verdict
- * @param rule that was bound
- */
-export const writtenNumbers = (shown: Rule, rule: Rule): string | undefined =>
-  shown === rule ? undefined : `${shown.limit},${shown.quota.burst}`
 
 /** A request with a reservation. */
 export interface SettledRequest {
@@ -124,11 +123,7 @@ export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests 
   const of = consumerKey === undefined ? '' : 'consumer'
   const settled = settledEntries(ruleSet)
   const places = rules.map(({ rule }) => settled.indexOf(ruleSet.entryOf(rule)))
-  const written = settled.flatMap((place, index) =>
-    ruleSet.entries[place]!.takesOverrides
-      ? (rules.find((rule, i) => places[i] === index && rule.written)?.written ?? '')
-      : [],
-  )
+  const written = writtenOf(ruleSet, rules, settled)
   const args = ['', marks, of, plan ?? '', formatTime(now), ...ruleArguments, ...written]
   for (const { id, spentAt, lostForMs, amounts, isRenewal, jobKey } of requests) {
     const row = new Array<string>(2 * settled.length).fill('0')

@@ -5,6 +5,8 @@ import { expandMacros } from './lua-text.ts'
 import {
   type Added,
   isOfReservation,
+  KEPT_AT,
+  keepOfOthers,
   LAST_MS,
   RECORD_BYTES,
   RESERVED_FROM,
@@ -277,7 +279,10 @@ ${raiseIdleAt('idle_at', rule.idleAt)}${writeSideKey(rule)}else${readStanding(ru
 function keepOthers(state: string, reserved: Identity['reserved'], orIdle?: string): string {
   const isActive = 'other > now and other - now < HORIZON'
   const isRule = reserved ? ` and not (${isOfReservation(state, 'at')})` : ''
+  const keep = `bytes = bytes .. string.sub(${state}, at, at + ${RECORD_BYTES - 1})\n`
+  const raise = `if other > idle_at${orIdle ? ' and other - now < HORIZON' : ''} then\nidle_at = other\nend\n`
   return [
+    reserved ? '' : `local ${KEPT_AT}\n`,
     `for at = 1, ${state} and #${state} % ${RECORD_BYTES} == 0 and #${state} or 0, ${RECORD_BYTES} do\n`,
     `local a, b = unpack_integers('>I4I4', ${state}, at + 3)\n`,
     `local other = (${LAST_MS} - a * 1024 - (b - b % 4194304) / 4194304) * 1000\n`,
@@ -285,8 +290,7 @@ function keepOthers(state: string, reserved: Identity['reserved'], orIdle?: stri
     `local tag = string.sub(${state}, at, at + 2)\n`,
     'local found = string.find(bytes, tag, 1, true)\n',
     `while found and found % ${RECORD_BYTES} ~= 1 do\nfound = string.find(bytes, tag, found + 1, true)\nend\n`,
-    `if not found then\nbytes = bytes .. string.sub(${state}, at, at + ${RECORD_BYTES - 1})\n`,
-    `if other > idle_at${orIdle ? ' and other - now < HORIZON' : ''} then\nidle_at = other\nend\nend\nend\nend\n`,
+    `if not found then\n${reserved ? keep + raise : keepOfOthers(state, keep, raise)}end\nend\nend\n`,
     appendTail(reserved),
   ].join('')
 }

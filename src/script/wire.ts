@@ -1,5 +1,6 @@
 /** The parts of the wire format that the scripts share: keys, marks, arguments of rules, and checks of replies. */
 import type { Holding } from '../algorithms/algorithm.ts'
+import type { Rule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
 import { chunksKey } from '../store/keys.ts'
 import type { BoundRule } from './evaluation.ts'
@@ -130,4 +131,28 @@ export function checkStanding(remaining: number, resetAfter: number, delay: numb
 /** The error for an invalid reply. @param what the reply has: `no list` */
 export function invalidReply(what: string): GatewayError {
   return new GatewayError('ERR_STORE_REPLY_INVALID', `The store's reply has ${what}.`)
+}
+
+/**
+ * The limit and burst of an override, as its record has them; undefined: it has no other numbers.
+ * @param shown the rule of a verdict
+ * @param rule that was bound
+ */
+export const writtenNumbers = (shown: Rule, rule: Rule): string | undefined =>
+  shown === rule ? undefined : `${shown.limit},${shown.quota.burst}`
+
+/**
+ * For each of the entries that overrides can change: the `written` of its rule, or ''.
+ * @param places indexes of entries
+ */
+export function writtenOf(
+  { entries, entryOf }: RuleSet,
+  rules: readonly { rule: Rule; written?: string | undefined }[],
+  places: Iterable<number>,
+): string[] {
+  const overridable = [...places].filter(place => entries[place]!.takesOverrides)
+  // A rule with numbers for several plans is in `rules` once for each of them, and only one has spent.
+  return overridable.map(
+    place => rules.find(({ rule, written }) => written && entryOf(rule) === place)?.written ?? '',
+  )
 }

@@ -9,6 +9,7 @@ import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/en
 import { settled as settledWork, Timers } from '../support/isolates.ts'
 import { TERMS } from '../support/settled-rules.ts'
 import { storeOf } from '../support/stores.ts'
+import { NOON } from '../support/traffic.ts'
 
 const config = configOf({
   units: { tokens: { estimate: 200, ttl: '10s' } },
@@ -36,6 +37,31 @@ const standing = ({ rules }: Pick<SettledDecision, 'rules'>) =>
   Object.fromEntries(rules.map(({ name, remaining }) => [name, remaining]))
 
 describeOnRedisEngine('a reservation of a limit by name', fresh => {
+  it.each(['gcra', 'token-bucket'] as const)(
+    'leaves a debt of %s that is never forgotten',
+    async algorithm => {
+      const { limits } = configOf({
+        units: { tokens: { estimate: 1 } },
+        limits: {
+          llm: [
+            { name: 'year', unit: 'tokens', algorithm, limit: 1000, period: '366d' },
+            { name: 'calls', algorithm: 'fixed-window', limit: 100, period: '1h' },
+          ],
+        },
+      })
+      const limiter = createLimiterOnStore({ limits }, storeOf(await fresh()), {
+        clock: { now: () => NOON, sleep: async () => {} },
+      })
+      const spend = async (tokens: number) => await limiter.limit('llm', {}, { amounts: { tokens } })
+      const { rules } = await limiter.settle(await limiter.reserve('llm'), { tokens: 16_000 })
+      // What comes back within three years is above the burst by two.
+      expect(rules[0]).toMatchObject({ name: 'year', debt: 2000, resetAfterMs: 3 * 366 * 86400e3 })
+      // The state is written, but not the record of the debt.
+      expect((await spend(0)).allowed).toBe(true)
+      expect((await spend(1)).allowed).toBe(false)
+    },
+  )
+
   let redis: RedisEngine
   let time: Timers
   let isAway: boolean

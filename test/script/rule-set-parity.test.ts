@@ -28,6 +28,7 @@ import { createGatewayRuleSet, createLimitRuleSet } from '../../src/script/rule-
 import type { RuleSet, RuleSetShape } from '../../src/script/rule-set-shape.ts'
 import { decideText } from '../../src/script/rule-set-text.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
+import { writtenNumbers } from '../../src/script/wire.ts'
 import { demandRules } from '../../src/set-ups/http/demand-rules.ts'
 import {
   consumerKey,
@@ -412,7 +413,9 @@ class Run {
       .filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
       .map(({ cost, ...bound }) => {
         const given = units === 'all' ? granted * cost : units
-        return { ...bound, units: given, spent: given + kept }
+        // Overrides may have been changed since.
+        const shown = admitted.verdicts.find(verdict => verdict.rule.name === bound.rule.name)!.rule
+        return { ...bound, units: given, spent: given + kept, written: writtenNumbers(shown, bound.rule) }
       })
     if (rules.length === 0) return
     const refund: Refund & { now: number } = {

@@ -137,14 +137,28 @@ describeInBothForms('the state in Redis', fresh => {
     await decide(redis, [rule])
     const written = (await redis.send(['GET', STATE])) as Buffer
     expect(written.toString('latin1', 0, 3)).toBe(rule.tag)
-    // The record of the rule will have these bytes inside, because it will have the same numbers.
-    const tag = written.toString('latin1', 5, 8)
+    // The record of the rule will have these bytes inside, because it will have the same numbers. No reservation begins like this.
+    const tag = written.toString('latin1', 2, 5)
+    expect(tag.charCodeAt(0)).toBeLessThan(128)
     await put(redis, record(tag, NOON + 60e6, 7))
     await decide(redis, [rule])
     expect(await recordsOf(redis)).toEqual({
       [rule.tag]: [NOON + 1800e6, 0],
       [tag]: [NOON + 60e6, 7],
     })
+  })
+
+  it('keeps a reservation of an earlier config until it ends, and no longer than its own rules need', async () => {
+    const redis = await fresh()
+    const rule = gcra('a', 2, '1s')
+    // The second record has a part of an id where others have an instant.
+    const [first, second] = [record('\x80id', NOON + 20e6, 1), record('\xa0id', NOON + 300 * 86400e6, 2)]
+    const lengthOf = async () => ((await redis.send(['GET', STATE])) as Buffer).length
+    await put(redis, Buffer.concat([first, second]))
+    await expectLife(redis, STATE, 30, () => decide(redis, [rule]))
+    expect(await lengthOf()).toBe(42)
+    await expectLife(redis, STATE, 11, () => decide(redis, [rule], NOON + 21e6))
+    expect(await lengthOf()).toBe(14)
   })
 
   it('can contain the largest possible numbers', async () => {

@@ -3,6 +3,8 @@ import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { toDecision } from '../../src/limiter/decision.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
+import type { RefundedRule } from '../../src/script/refund.ts'
+import { writtenNumbers } from '../../src/script/wire.ts'
 import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
 import { type ConsumerRecord, formatConsumer, parseConsumer } from '../../src/store/records.ts'
 import { credentialOf, describeOnEngines, type Engine } from '../support/engines.ts'
@@ -247,13 +249,36 @@ describeOnEngines('an override', fresh => {
   it('also applies to refunds', async () => {
     const [rule] = RULES
     const engine = await overriding(overrideOf(rule!, { limit: 7 }))
-    for (let i = 0; i < 7; i++) await engine.evaluate(evaluationFor([rule!], KEY))
-    const rules = evaluationFor([rule!], KEY).rules.map(each => ({ ...each, units: 1, spent: 1 }))
+    for (let i = 0; i < 6; i++) await engine.evaluate(evaluationFor([rule!], KEY))
+    const rules = await spendUnderOverride(engine, rule!)
     const back = await engine.refund({ rules, spentAt: NOON, consumerKey: consumerKey('acme'), now: NOON })
     expect(back.verdicts[0]).toMatchObject({ allowed: true, remaining: 1 })
     expect((await engine.evaluate(evaluationFor([rule!], KEY))).status).toBe('admitted')
     expect((await engine.evaluate(evaluationFor([rule!], KEY))).status).toBe('refused')
   })
+
+  it.each([
+    { name: 'gcra', limits: [3, 7], remaining: 6 },
+    { name: 'gcra', limits: [7, 3], remaining: 2 },
+    { name: 'gcra', limits: [7, 5], remaining: 4 },
+    // A window has one record for all limits, in which both requests were counted.
+    { name: 'fixed-window', limits: [3, 7], remaining: 6 },
+    { name: 'fixed-window', limits: [7, 3], remaining: 2 },
+  ])(
+    'that has changed since ($limits): a refund under $name gives nothing to a record that has not spent it',
+    async ({ name, limits: [before, after], remaining }) => {
+      const rule = RULES.find(each => each.name === name)!
+      const recordOf = (limit: number) => formatConsumer({ overrides: [overrideOf(rule, { limit })] })
+      const engine = await overriding()
+      // A limit of 3 is that of the config.
+      await engine.setRecord(consumerKey('acme'), before === 3 ? '' : recordOf(before!))
+      const rules = await spendUnderOverride(engine, rule)
+      await engine.setRecord(consumerKey('acme'), after === 3 ? '' : recordOf(after!))
+      await engine.evaluate(evaluationFor([rule], KEY))
+      const back = await engine.refund({ rules, spentAt: NOON, consumerKey: consumerKey('acme'), now: NOON })
+      expect(back.verdicts[0]!.remaining).toBe(remaining)
+    },
+  )
 
   it('that has turned the rule off since does not prevent a refund', async () => {
     const engine = await overriding()
@@ -267,6 +292,16 @@ describeOnEngines('an override', fresh => {
     expect(back.verdicts[0]).toMatchObject({ allowed: true, remaining: 3, resetAfter: 0 })
   })
 })
+
+/** Spends one unit. @returns what gives it back */
+async function spendUnderOverride(engine: Engine, rule: RuleInput): Promise<RefundedRule[]> {
+  const evaluation = evaluationFor([rule], KEY)
+  const { verdicts } = await engine.evaluate(evaluation)
+  return evaluation.rules.map((bound, i) => {
+    const written = writtenNumbers(verdicts[i]!.rule, bound.rule)
+    return { ...bound, units: 1, spent: 1, written }
+  })
+}
 
 describeOnEngines('a rule on auth-failure', fresh => {
   const prepared = async () => {

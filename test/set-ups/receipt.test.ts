@@ -46,6 +46,7 @@ function isolateOn(store: Store, size?: number, { limits } = CONFIG): Isolate {
   }
 }
 
+const TEXT = expect.stringMatching(/^[\dA-Za-z]{6}$/)
 const GONE: Store = { run: () => Promise.reject(new Error()), ping: async () => {} }
 
 describeOnRedisEngine('a receipt', fresh => {
@@ -70,6 +71,7 @@ describeOnRedisEngine('a receipt', fresh => {
       id: expect.stringMatching(/^[\dA-Za-z]{12}$/),
       ...{ limit: 'mails', identity: A, at: expect.any(Number) },
       costs: { day: 2, pace: 2, trial: 2 },
+      records: { day: TEXT, pace: TEXT, trial: TEXT },
     })
     expect(structuredClone(receipt)).toEqual(receipt)
     expect(JSON.parse(JSON.stringify(receipt))).toEqual(receipt)

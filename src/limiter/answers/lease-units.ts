@@ -8,6 +8,7 @@ import {
   verdictOf,
 } from '../../script/evaluation.ts'
 import type { Refund } from '../../script/refund.ts'
+import { writtenNumbers } from '../../script/wire.ts'
 import { withConsumer } from '../../store/keys.ts'
 
 /** The units that one decision has spent in advance, beyond its own request. */
@@ -26,6 +27,8 @@ export interface LeasedUnits {
   readonly ruleIndex: number
   /** All units that the decision has spent, including those of its own request. */
   readonly spent: number
+  /** The limit and burst of the override under which it has (`writtenNumbers`). */
+  readonly written: string | undefined
   /** Unused units. */
   left: number
   /** For a queue (`leaky-bucket`): when the next request may depart (µs after the answer). */
@@ -68,6 +71,7 @@ export function unitsSpentAhead(
         bound: { ...bound, key: withConsumer(key, consumer) },
         ruleIndex,
         spent: granted * cost,
+        written: writtenNumbers(verdict.rule, rule),
         left: (granted - 1) * cost,
         interval,
         departsAt: verdict.delay + cost * interval,
@@ -124,7 +128,9 @@ export function refundOfGrant({ evaluation, outcome, units }: LeaseGrant, now: n
   const { at, plan, consumer } = outcome
   return {
     ruleSet,
-    rules: units.filter(canGiveBack).map(({ bound, left, spent }) => ({ ...bound, units: left, spent })),
+    rules: units
+      .filter(canGiveBack)
+      .map(({ bound, left, spent, written }) => ({ ...bound, units: left, spent, written })),
     spentAt: at,
     consumerKey: consumerKeyOf(subject, consumer),
     plan: plan || evaluation.plan,

@@ -15,8 +15,8 @@ import {
   type SettledRule,
   type Settlement,
   UNKNOWN_NUMBERS,
-  writtenNumbers,
 } from '../../script/settle.ts'
+import { writtenNumbers } from '../../script/wire.ts'
 import { isConsumerKnown, withConsumer } from '../../store/keys.ts'
 import { bindRule } from '../bind.ts'
 

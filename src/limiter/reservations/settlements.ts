@@ -58,9 +58,12 @@ export function createSettlements({
   const { now, wallClock, writeAt } = options
   const stats = createReservationStatistics(count)
   const outbox = createOutbox({ ...options, stats })
-  /** How long ago a partial reservation was made, at most (ms). */
-  const lostForMsOf = ({ isPartial, spentAt }: Reservation) =>
-    isPartial ? Math.max(0, wallClock() - spentAt / 1e3) + MAX_CLOCK_DIFFERENCE_MS : undefined
+  /** How long ago a partial reservation was made, at most (ms). Its `ttl` can have been shorter than that of now, so it can end at any time. */
+  const lostForMsOf = (reservation: Reservation) => {
+    const { isPartial, spentAt } = reservation
+    if (!isPartial) return undefined
+    return Math.max(lastEndMs(reservation), wallClock() - spentAt / 1e3) + MAX_CLOCK_DIFFERENCE_MS
+  }
   const requestOf = ({ id, spentAt }: Reservation) => ({ id, spentAt })
 
   function queue(reservation: Reservation, actualOf: ActualOf | undefined, until: number): void {

@@ -28,6 +28,8 @@ export interface DecisionDocument {
   retryAfterMs: number
   pausedUntil?: string
   rules: readonly RuleResult[]
+  /** Of a refund: the rules that give nothing back, because a deployment has changed or removed them since. */
+  changedRules?: readonly string[]
   degraded?: string
   /** For `limits refund`. Absent: nothing was spent. */
   receipt?: unknown
@@ -80,10 +82,11 @@ export function callsByStore(
   let held: LimitDecision | undefined
 
   const documentOf = (decision: LimitDecision): DecisionDocument => {
-    const { limit, allowed, delayMs, retryAfterMs, pausedUntil, rules, degraded } = decision
+    const { limit, allowed, delayMs, retryAfterMs, pausedUntil, rules, changedRules, degraded } = decision
     return {
       ...{ limit, allowed, delayMs, retryAfterMs, rules },
       ...(pausedUntil !== undefined && { pausedUntil: new Date(pausedUntil).toISOString() }),
+      ...(changedRules && { changedRules }),
       ...(degraded && { degraded }),
     }
   }

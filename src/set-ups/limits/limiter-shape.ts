@@ -34,6 +34,16 @@ export interface LimitDecision {
   costs: Readonly<Record<string, number>>
   /** Identifies a decision that has spent units, for refunds and settlements. A copy of the decision needs it. */
   id?: string
+  /**
+   * The records in the store that have counted it, by rule name: text that depends on the numbers of the rule, as far as its record does.
+   * Refunds and settlements give units back to these records only. A copy of the decision needs it.
+   */
+  records?: Readonly<Record<string, string>>
+  /**
+   * Of a refund or a settlement: the rules that have spent units and give none back, because they now count in another record. A deployment
+   * since has changed their numbers, or has removed them.
+   */
+  changedRules?: readonly string[]
   /** Units that `reserve` has reserved, by rule name. `settle` replaces them by the cost. */
   reserved?: Readonly<Record<string, number>>
   /**
@@ -77,7 +87,7 @@ export interface LimitPause {
 export interface RefundableDecision
   extends Pick<
     LimitDecision,
-    'limit' | 'identity' | 'allowed' | 'at' | 'costs' | 'id' | 'reserved' | 'degraded'
+    'limit' | 'identity' | 'allowed' | 'at' | 'costs' | 'id' | 'records' | 'reserved' | 'degraded'
   > {
   rules: readonly Pick<RuleResult, 'name' | 'allowed'>[]
 }
@@ -97,7 +107,7 @@ export interface ReserveOptions extends CostOptions {}
 /** The part of a decision that `settle` uses. */
 export type SettleableDecision = Pick<
   LimitDecision,
-  'limit' | 'identity' | 'at' | 'id' | 'reserved' | 'degraded'
+  'limit' | 'identity' | 'at' | 'id' | 'records' | 'reserved' | 'degraded'
 >
 
 /** The decision of `reserve`. */
@@ -147,7 +157,7 @@ export interface Limiter {
    * Gives back what a decision has spent, or `cost` units of it, if the call was not made or cost less than expected.
    * Never gives an identity more than its full budget, and never more than is certainly missing. A place in a queue
    * (`leaky-bucket`) is not given back, because the departures behind it are fixed. With a cost by rule name, other
-   * rules give nothing back. The store gives no unit of a decision back twice, from whichever process.
+   * rules give nothing back, and neither do `changedRules`. The store gives no unit of a decision back twice, from whichever process.
    * Partial refunds of a decision add up within a process; of several processes, the largest sum counts.
    *
    * @returns the state after the refund; not allowed if the store did not do it
@@ -170,7 +180,7 @@ export interface Limiter {
    * Replaces the units that a decision has reserved by what the call has cost: less is given back to the window or
    * bucket that it came from, more is spent in any case. The store does this at most once for each decision, from
    * whichever process, and however often this is called. A unit that `amounts` does not name stays as reserved.
-   * One of which 0 was reserved is not settled.
+   * One of which 0 was reserved is not settled. Of `changedRules`, nothing is given back.
    * `decision` can be a copy, made by another process.
    *
    * @throws TypeError as `reserve`. The decision can still be settled

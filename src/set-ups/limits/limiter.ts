@@ -49,6 +49,7 @@ import type { LimitDecision, Limiter } from './limiter-shape.ts'
 import { observeCall } from './observe-call.ts'
 import type { LimiterParts } from './parts.ts'
 import { createPausing, type PauseAuthor, prepareListing, processEntry } from './pausing.ts'
+import { recordsOf } from './records-of.ts'
 import { createRefunding } from './refund.ts'
 import { type LimiterConfig, type LimiterSettings, REAL_TIME } from './settings.ts'
 import { reservedUnits } from './spent-units.ts'
@@ -197,7 +198,11 @@ export function createGuardableLimiter<Further extends object = object>(
         known.pausedUntil !== undefined && { pausedUntil: milliseconds(known.pausedUntil) }),
       rules: verdicts.map(ruleResultOf),
       costs: Object.fromEntries(charged.map(({ rule, cost }) => [rule.name, cost])),
-      ...(at > 0 && charged.length > 0 && { id: reservation?.id ?? attempt?.id ?? newReservationId() }),
+      ...(at > 0 &&
+        charged.length > 0 && {
+          id: reservation?.id ?? attempt?.id ?? newReservationId(),
+          records: recordsOf(charged.map(({ rule }) => rule as LimitRule)),
+        }),
       ...held,
       ...(reservation && { reserved: reservedUnits(reservation) }),
       ...(known.degraded && { degraded: known.degraded.cause }),

@@ -15,6 +15,7 @@ import {
   type LimitOptions,
 } from './arguments.ts'
 import type { LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
+import { changedRulesOf, isSameRecord } from './records-of.ts'
 import { refundOnce } from './refund-once.ts'
 import { isUndecided, refundableUnits } from './spent-units.ts'
 
@@ -52,7 +53,9 @@ export function createRefunding(options: RefundingOptions): (guard?: CallGuard) 
       const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
       refunded.set(decision, refundedUnits)
       const keyed = bindEarlier(name, identity, decision.costs)
+      const changed = changedRulesOf(decision, [...spentUnits.keys()], rulesOf(name))
       const refunds = keyed.flatMap(({ rule, key }) => {
+        if (!isSameRecord(rule, decision)) return []
         const before = refundedUnits.get(rule.name) ?? 0
         const spent = (spentUnits.get(rule.name) ?? 0) - before
         if (spent <= 0) return []
@@ -60,7 +63,7 @@ export function createRefunding(options: RefundingOptions): (guard?: CallGuard) 
         refundedUnits.set(rule.name, before + units)
         return [{ ...bindRule(rule, key, units, nowMs()), units, spent, before }]
       })
-      if (refunds.length === 0) return showResult(name, identity, { at: 0, verdicts: [] })
+      if (refunds.length === 0) return { ...showResult(name, identity, { at: 0, verdicts: [] }), ...changed }
       const once = id === undefined ? undefined : refundOnce(id, at, keyed)
       const rules = refunds.map(({ before, units, spent, ...bound }): RefundedRule => {
         const ofAll = once ? before : 0
@@ -78,7 +81,7 @@ export function createRefunding(options: RefundingOptions): (guard?: CallGuard) 
         throw error
       })
       if ('cause' in result) tryAgain()
-      return showResult(name, identity, result)
+      return { ...showResult(name, identity, result), ...changed }
     },
   })
 }

@@ -1,5 +1,5 @@
 /** Reservations of limits by name: units whose amount is known only afterwards. */
-import type { LimitRule, Rule } from '../../config/compile.ts'
+import type { LimitRule } from '../../config/compile.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import type { ActualOf, Reservation } from '../../limiter/reservations/reservation.ts'
 import type { ChangeResult } from '../../script/refund.ts'
@@ -15,6 +15,7 @@ import {
   type LimitIdentity,
 } from './arguments.ts'
 import type { LimitDecision, Limiter, SettleableDecision } from './limiter-shape.ts'
+import { changedRulesOf, isSameFamily, isSameRecord } from './records-of.ts'
 import { isUndecided } from './spent-units.ts'
 
 /** What reservations need from the limiter. */
@@ -66,10 +67,11 @@ export function createReserving({
       const result = isUndecided(decision)
         ? { cause: decision.degraded }
         : reservation.rules.length > 0
-          ? await settle(reservation, rule => amountFor(rule, amounts))
+          ? await settle(reservation, rule => amountFor(rule as LimitRule, amounts, decision))
           : { at: 0, verdicts: [] }
       const applied = 'applied' in result && result.applied > 0
-      return { ...showResult(name, identity, result), applied }
+      const changed = changedRulesOf(decision, Object.keys(decision.reserved ?? {}), rulesOf(name))
+      return { ...showResult(name, identity, result), ...changed, applied }
     },
   }
   return reserving
@@ -77,18 +79,26 @@ export function createReserving({
 
 /** The reservation of a decision. @param keyed the rules of the limit with the keys of the identity */
 function reservationFor(
-  { id = '', at, reserved = {} }: SettleableDecision,
+  decision: SettleableDecision,
   ruleSet: RuleSet,
   keyed: readonly { rule: LimitRule; key: string }[],
 ): Reservation {
+  const { id = '', at, reserved = {} } = decision
   const rules = keyed.flatMap(({ rule, key }) => {
+    if (!isSameFamily(rule, decision)) return []
     const units = Object.hasOwn(reserved, rule.name) ? reserved[rule.name]! : 0
     return units > 0 && rule.settlement ? [{ rule, key, mode: 'enforce' as const, reserved: units }] : []
   })
   return { id, ruleSet, rules, spentAt: at, isPartial: rules.length < Object.keys(reserved).length }
 }
 
-/** What a call has cost under a rule; undefined if the amounts do not name its unit. */
-function amountFor({ unit }: Rule, amounts: Amounts): number | undefined {
-  return Object.hasOwn(amounts, unit) ? amounts[unit] : undefined
+/**
+ * What a call has cost under a rule; undefined if the amounts do not name its unit. Another record than the one that has reserved gets
+ * nothing back, but what was not reserved is spent.
+ */
+function amountFor(rule: LimitRule, amounts: Amounts, decision: SettleableDecision): number | undefined {
+  const { name, unit } = rule
+  const amount = Object.hasOwn(amounts, unit) ? amounts[unit] : undefined
+  if (amount === undefined || isSameRecord(rule, decision)) return amount
+  return Math.max(amount, decision.reserved?.[name] ?? 0)
 }

@@ -5,7 +5,8 @@
  * `limit` can name. Receipts are not signed, so this Worker could write one itself. But the owner of the config has bound
  * it, and it can use every limit anyway.
  *
- * Later deployments can have other rules than the one that has written the receipt. What it says about others is ignored.
+ * Later deployments can have other rules than the one that has written the receipt. Those that count in other records give nothing back
+ * (records-of.ts), and what it says about others is ignored.
  */
 
 import { SYSTEM_CLOCK } from '../../clock.ts'
@@ -28,6 +29,8 @@ export interface Receipt {
   costs: Readonly<Record<string, number>>
   /** The units that `settle` replaces, by rule name. */
   reserved?: Readonly<Record<string, number>>
+  /** The records that these units were spent in, by rule name. Absent in receipts of earlier versions. */
+  records?: Readonly<Record<string, string>>
 }
 
 /** Writes and checks receipts, and recognizes those that this isolate has already refunded. */
@@ -72,10 +75,15 @@ export function createReceipts(
 
 /** Creates the receipt of a decision, as in `Receipts`. */
 export function receiptOf(decision: LimitDecision, limits: Config['limits']): Receipt {
-  const { limit, identity, at, id = crypto.randomUUID(), reserved } = decision
+  const { limit, identity, at, id = crypto.randomUUID(), reserved, records = {} } = decision
   const spent = [...refundableUnits(decision, limits.get(limit)!)].filter(([, units]) => units > 0)
   const costs = Object.fromEntries(spent)
-  return { id, limit, identity: { ...identity }, at, costs, ...(reserved && { reserved }) }
+  const named = Object.entries(records).filter(([name]) => Object.hasOwn({ ...costs, ...reserved }, name))
+  return {
+    ...{ id, limit, identity: { ...identity }, at, costs },
+    ...(reserved && { reserved }),
+    ...(named.length > 0 && { records: Object.fromEntries(named) }),
+  }
 }
 
 /** How far the store's clock can be ahead of that of this machine. The refund itself uses only the store's clock. */
@@ -86,7 +94,7 @@ type CheckedReceipt = RefundableDecision & { id: string }
 /** @throws TypeError naming the wrong field, its value and the fix */
 function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number): CheckedReceipt {
   if (!isRecord(receipt)) throw invalid('', receipt, 'It must be an object.')
-  const { id, limit, identity, at, costs, reserved = {} } = receipt
+  const { id, limit, identity, at, costs, reserved = {}, records } = receipt
   if (typeof id !== 'string' || !ID.test(id)) throw invalid('.id', id, 'It must be the id of a decision.')
 
   const rules = typeof limit === 'string' ? limits.get(limit) : undefined
@@ -95,12 +103,13 @@ function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number)
 
   const spent = checkUnits('costs', costs)
   const units = checkUnits('reserved', reserved)
+  const counted = records === undefined ? {} : { records: checkRecords(records) }
   if (!isIdentity(identity)) throw invalid('.identity', identity, 'It must be an object.')
   const latest = (nowMs + MAX_CLOCK_DIFFERENCE_MS) * 1e3
   if (!isWhole(at, 0, latest))
     throw invalid('.at', at, 'It must be a time in the past, in whole microseconds since 1970.')
 
-  return decisionOfReceipt({ id, limit, identity, at, costs: spent, reserved: units }, rules)
+  return decisionOfReceipt({ id, limit, identity, at, costs: spent, reserved: units, ...counted }, rules)
 }
 
 /**
@@ -108,7 +117,7 @@ function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number)
  * @throws TypeError if the rules of the limit count by other parts than those of its identity
  */
 export function decisionOfReceipt(receipt: Receipt, rules: readonly LimitRule[]): CheckedReceipt {
-  const { id, limit, identity, at, costs, reserved = {} } = receipt
+  const { id, limit, identity, at, costs, reserved = {}, records } = receipt
   try {
     rulesOfEarlier(limit, identity, rules, { ...costs, ...reserved })
   } catch (error) {
@@ -118,6 +127,7 @@ export function decisionOfReceipt(receipt: Receipt, rules: readonly LimitRule[])
     ...{ id, limit, identity, at, allowed: true, costs },
     rules: Object.keys(costs).map(name => ({ name, allowed: true })),
     ...(Object.keys(reserved).length > 0 && { reserved }),
+    ...(records && { records }),
   }
 }
 
@@ -129,6 +139,14 @@ function checkUnits(field: string, value: unknown): Record<string, number> {
     throw invalid(`.${field}.${name}`, units, `It must be a whole number from 1 to ${MAX_COST}.`)
   })
   return Object.fromEntries(all)
+}
+
+/** @returns the records by rule name. Those of other rules than today's match none */
+function checkRecords(value: unknown): Record<string, string> {
+  if (!isRecord(value)) throw invalid('.records', value, 'It must be an object.')
+  const wrong = Object.entries(value).find(([, record]) => typeof record !== 'string')
+  if (wrong) throw invalid(`.records.${wrong[0]}`, wrong[1], 'It must be text.')
+  return value as Record<string, string>
 }
 
 /** That of a decision, or a UUID: of a decision that has spent nothing, and of all receipts of earlier versions. */

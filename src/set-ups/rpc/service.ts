@@ -45,6 +45,8 @@ export interface RpcDecision {
   rules: readonly RuleResult[]
   /** Set if the limit is paused: when the pause ends, by the store's clock (ms since the epoch). */
   pausedUntil?: number
+  /** Of `refund` and `settle`: the rules that a deployment has changed or removed since the decision, and that give nothing back. */
+  changedRules?: readonly string[]
   /** Why the store has not decided; absent if it has. */
   degraded?: string
   /** For `refund` and `settle`. Plain data, which can be stored and sent as JSON. */
@@ -283,10 +285,11 @@ export function createEntrypoint(
 }
 
 function toPlainDecision(decision: LimitDecision, receipt: Receipt): RpcDecision {
-  const { limit, allowed, delayMs, retryAfterMs, pausedUntil, rules, degraded } = decision
+  const { limit, allowed, delayMs, retryAfterMs, pausedUntil, rules, changedRules, degraded } = decision
   return {
     ...{ success: allowed, limit, allowed, delayMs, retryAfterMs, rules, receipt },
     ...(pausedUntil !== undefined && { pausedUntil }),
+    ...(changedRules && { changedRules }),
     ...(degraded && { degraded }),
   }
 }

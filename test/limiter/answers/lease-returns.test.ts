@@ -1,6 +1,8 @@
 /** Compares a rule whose leases give units back with the same rule without leases. Both run on the model of the script. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { refundOfGrant, unitsSpentAhead } from '../../../src/limiter/answers/lease-units.ts'
+import { refundOfPart } from '../../../src/limiter/cluster.ts'
 import { ScriptModel } from '../../../src/script/model.ts'
 import type { RuleSet } from '../../../src/script/rule-set-shape.ts'
 import { consumerStateKey } from '../../../src/store/keys.ts'
@@ -74,3 +76,18 @@ it.each(['gcra', 'token-bucket', 'fixed-window', 'sliding-window'] as const)(
     })
   },
 )
+
+it('a lease and a slot of a cluster give back under the override that they were spent under', () => {
+  const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 40, period: '1s' })
+  const shown = { ...rule!, limit: 100, quota: { ...rule!.quota, burst: 90 } }
+  const rules = [bound(rule!, KEY, 1, NOON / 1e3)]
+  const standing = { remaining: 9, resetAfter: 0, retryAfter: 0, delay: 0 }
+  for (const [of, written] of [[shown, '100,90'] as const, [rule!, undefined] as const]) {
+    const verdicts = [{ rule: of, mode: 'enforce' as const, allowed: true, ...standing }]
+    const outcome = { status: 'admitted' as const, plan: 'free', at: NOON, verdicts, granted: 4 }
+    const evaluation = { ruleSet: RULE_SET, rules }
+    const grant = { evaluation, outcome, units: unitsSpentAhead(rules, outcome), answeredAt: 0 }
+    expect(refundOfGrant(grant, NOON).rules).toMatchObject([{ units: 3, spent: 4, written }])
+    expect(refundOfPart(evaluation, outcome)[0]!.rules).toMatchObject([{ units: 1, spent: 1, written }])
+  }
+})

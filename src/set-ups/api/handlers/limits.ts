@@ -192,7 +192,7 @@ export function replyOf(decision: LimitDecision & Partial<Held>, services: Servi
 
 /** The decision as the service binding returns it (rpc/service.ts), without its receipt, and times as ISO 8601. */
 export function documentOf(decision: LimitDecision, { config: { limits } }: Services) {
-  const { limit, allowed, delayMs, retryAfterMs, pausedUntil, degraded } = decision
+  const { limit, allowed, delayMs, retryAfterMs, pausedUntil, changedRules, degraded } = decision
   const inFlight = new Set(
     limits
       .get(limit)!
@@ -203,6 +203,7 @@ export function documentOf(decision: LimitDecision, { config: { limits } }: Serv
   return {
     ...{ success: allowed, limit, allowed, delayMs, retryAfterMs, rules },
     ...(pausedUntil !== undefined && { pausedUntil: isoOf(pausedUntil) }),
+    ...(changedRules && { changedRules }),
     ...(degraded && { degraded }),
   }
 }

@@ -1,7 +1,7 @@
 /** Read what sources look for in the body of a reply, which is decoded. */
 import { createEventReader } from './event-stream.ts'
 import { createUsageOfReply, USAGE_OBJECT, type UsageOfReply } from './formats.ts'
-import { createJsonValues, type JsonPath, parsePointer, valueAt } from './json-values.ts'
+import { createJsonValues, EACH, type JsonPath, parsePointer, valueAt } from './json-values.ts'
 import type { AmountSource, Problem, UsageFormat } from './usage.ts'
 
 /** Looks at a decoded body. */
@@ -30,7 +30,7 @@ export const usagesOf = (sources: BodySources): Usages =>
   )
 
 /** The path of each unit that is read by a pointer. `check` has refused what is not a pointer. */
-function pathsOf(sources: BodySources): [unit: string, path: JsonPath][] {
+function pathsOf(sources: BodySources): [unit: string, path: string[]][] {
   return sources.flatMap(([unit, source]) =>
     'json' in source ? [[unit, parsePointer(source.json) ?? []]] : [],
   )
@@ -44,20 +44,27 @@ type CreateBodyReader = (
   onBadTokens: () => void,
 ) => BodyReader
 
+/** What is read for usage, by name. */
+const USAGE_PATHS = [['usage'], ['status'], ['object'], ['id']] as const
+/** A stream of Gemini without `alt=sse` is a list. */
+const GEMINI_PATHS = [['usageMetadata'], [EACH, 'usageMetadata']] as const
+
 /** Reads a body that is one JSON value. */
 export const readerOfJson: CreateBodyReader = (sources, usages, _, __, onBadTokens) => {
   const paths = pathsOf(sources)
-  const ofUsage = usages.size > 0 ? [['usage'], ['status'], ['object'], ['id']] : []
+  const ofUsage: readonly JsonPath[] = [
+    ...(usages.size > 0 ? USAGE_PATHS : []),
+    ...(usages.has('gemini') ? GEMINI_PATHS : []),
+  ]
   const values = createJsonValues([...paths.map(([, path]) => path), ...ofUsage])
   return {
     feed: bytes => values.feed(bytes),
     end() {
       values.end()
-      const [usage, status, object, id] = values.found.slice(paths.length).map(found => found?.value)
-      for (const reader of usages.values()) {
-        reader.noteJob({ object, id, status })
-        if (usage !== undefined && !reader.read({ usage, status })) onBadTokens()
-      }
+      const found = values.found.slice(paths.length).map(each => each?.value)
+      const [usage, status, object, id, ofOne, ofLast] = found
+      const json = { usage, status, object, id, usageMetadata: ofOne ?? ofLast }
+      for (const reader of usages.values()) if (!reader.read(json)) onBadTokens()
     },
     valueOf: unit => values.found[paths.findIndex(([name]) => name === unit)]?.value,
     isValid: () => values.isJson(),

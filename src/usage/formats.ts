@@ -35,7 +35,7 @@ const objectOf = (value: unknown): Json | undefined =>
   typeof value === 'object' && value !== null ? (value as Json) : undefined
 
 /** An event without this has no usage. In texts of JSON, quotes are escaped, so texts of the model do not match. */
-export const USAGE_OBJECT = /"usage"\s*:\s*\{/
+export const USAGE_OBJECT = /"usage(?:Metadata)?"\s*:\s*\{/
 
 /** Whether a chunk of a chat completion has only the usage, which the client has to ask for (`stream_options.include_usage`). */
 export function isUsageChunk(json: unknown): boolean {
@@ -97,7 +97,24 @@ const FORMATS: Record<UsageFormat, Format> = {
     inputHasCached: false,
     outputEvent: 'content_block_delta',
   },
+  gemini: {
+    // Each chunk of a stream has the usage so far.
+    usageOf: json => objectOf(json.usageMetadata),
+    fieldsOf: usage => ({
+      input: sumOf(usage.promptTokenCount, usage.toolUsePromptTokenCount),
+      output: sumOf(usage.candidatesTokenCount, usage.thoughtsTokenCount),
+      cached: usage.cachedContentTokenCount,
+    }),
+    isLast: ({ candidates }) =>
+      Array.isArray(candidates) && candidates.some(candidate => objectOf(candidate)?.finishReason),
+    inputHasCached: true,
+    outputEvent: '',
+    outputMember: '"candidates"',
+  },
 }
+
+/** The sum of two counts, of which each can be absent. */
+const sumOf = (a: unknown, b: unknown): unknown => (b === undefined ? a : Number(a ?? 0) + Number(b))
 
 const firstChoice = ({ choices }: Json): Json | undefined =>
   Array.isArray(choices) ? objectOf(choices[0]) : undefined

@@ -5,8 +5,11 @@
 
 import { KeptBytes } from './kept-bytes.ts'
 
+/** In a path: each element of a list. */
+export const EACH = Symbol('each')
+
 /** The path that a JSON pointer names. */
-export type JsonPath = readonly string[]
+export type JsonPath = readonly (string | typeof EACH)[]
 
 /** A value that was found. */
 export interface FoundValue {
@@ -35,7 +38,7 @@ const MAX_KEY_BYTES = 1024
  * Reads a JSON pointer (RFC 6901).
  * @returns undefined if it is not one
  */
-export function parsePointer(pointer: string): JsonPath | undefined {
+export function parsePointer(pointer: string): string[] | undefined {
   if (pointer === '') return []
   if (!pointer.startsWith('/') || /~(?![01])/.test(pointer)) return undefined
   return pointer
@@ -45,7 +48,7 @@ export function parsePointer(pointer: string): JsonPath | undefined {
 }
 
 /** The value at a path of parsed JSON. Undefined for a path without a value. */
-export function valueAt(json: unknown, path: JsonPath): unknown {
+export function valueAt(json: unknown, path: readonly string[]): unknown {
   let value = json
   for (const token of path) {
     if (typeof value !== 'object' || value === null || !Object.hasOwn(value, token)) return undefined
@@ -122,7 +125,10 @@ export function createJsonValues(paths: readonly JsonPath[]): JsonValues {
 
   const matches = (path: JsonPath) =>
     path.length === depth &&
-    path.every((token, i) => keys[i + 1] !== undefined && token === String(keys[i + 1]))
+    path.every((token, i) => {
+      const key = keys[i + 1]
+      return token === EACH ? isArray[i + 1] : key !== undefined && token === String(key)
+    })
 
   function beginValue(at: number): void {
     expects = undefined

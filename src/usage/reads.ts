@@ -10,8 +10,9 @@ const READS: Record<UsageFormat, RegExp> = {
     /^(?:\/[\w.-]+){0,4}\/(?:chat\/completions(?:\/[\w-]+(?:\/messages)?)?|responses\/[\w-]+(?:\/input_items)?|batches(?:\/[\w-]+)?|files(?:\/[\w-]+(?:\/content)?)?|models(?:\/[\w.:-]+){0,3})\/?$/,
   anthropic:
     /^(?:\/[\w.-]+){0,4}\/(?:messages\/batches(?:\/[\w-]+(?:\/results)?)?|files(?:\/[\w-]+(?:\/content)?)?|models(?:\/[\w.:-]+){0,3})\/?$/,
+  gemini: /^(?:\/[\w.-]+){0,4}\/(?:models(?:\/[\w.-]+)?|(?:files|cachedContents|batches)(?:\/[\w-]+)?)\/?$/,
 }
-const CANCELS: Record<UsageFormat, RegExp> = {
+const CANCELS: Partial<Record<UsageFormat, RegExp>> = {
   openai: /^(?:\/[\w.-]+){0,4}\/(?:responses|batches)\/[\w-]+\/cancel\/?$/,
   anthropic: /^(?:\/[\w.-]+){0,4}\/messages\/batches\/[\w-]+\/cancel\/?$/,
 }
@@ -30,6 +31,6 @@ export function isRead(
   const length = headers.get('content-length')
   const hasBody = length === null ? body !== null : Number(length) !== 0
   const paths = /^(GET|HEAD|DELETE)$/.test(method) ? READS : method === 'POST' ? CANCELS : undefined
-  if (hasBody || !paths?.[format].test(pathname)) return false
+  if (hasBody || !paths?.[format]?.test(pathname)) return false
   return format === 'openai' && JOBS.test(pathname) ? 'job' : true
 }

@@ -5,8 +5,11 @@
  */
 import type { Tokens, Weights } from './tokens.ts'
 
-/** The formats of language models: that of OpenAI (chat completions, responses, completions, embeddings), or messages of Anthropic. */
-export const USAGE_FORMATS = ['openai', 'anthropic'] as const
+/**
+ * The formats of language models: that of OpenAI (chat completions, responses, completions, embeddings), messages of Anthropic, or contents
+ * of Gemini.
+ */
+export const USAGE_FORMATS = ['openai', 'anthropic', 'gemini'] as const
 export type UsageFormat = (typeof USAGE_FORMATS)[number]
 
 /** Where the actual amount of a unit comes from. */

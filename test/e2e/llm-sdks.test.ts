@@ -18,7 +18,7 @@ import { hasRedisServer } from '../support/servers.ts'
 const PATIENTLY = { timeout: PATIENT_MS, interval: 50 }
 const ORDER = { model: 'words', messages: [{ role: 'user' as const, content: 'Words.' }], max_tokens: 500 }
 /** Of a team. */
-const REQUESTS = 2
+const REQUESTS = 4
 const UPLOADS = 10
 /** More than connections buffer. */
 const UPLOAD_BYTES = 1_000_000
@@ -53,6 +53,15 @@ function googleOf(baseUrl: string, key: string) {
   return new GoogleGenAI({ apiKey: 'key-of-google', httpOptions }).models
 }
 const GOOGLE_ORDER = { model: 'words', contents: 'Words.' }
+
+/** A stream without `alt=sse` is a list. */
+const listOfGoogle = async (url: string, key: string) => {
+  const response = await fetch(`${url}/v1beta/models/words:streamGenerateContent`, {
+    ...{ method: 'POST', headers: { 'x-api-key': key, 'content-type': 'application/json' } },
+    body: JSON.stringify({ contents: [{ parts: [{ text: 'Words.' }] }] }),
+  })
+  expect(await response.json()).toHaveLength(40)
+}
 
 const post = (url: string, key: string, body: string) =>
   fetch(`${url}/v1/chat/completions`, {
@@ -103,6 +112,7 @@ const CALLS: readonly [name: string, usage: Usage, Call][] = [
     'gemini',
     async (url, key) => readAll(await googleOf(url, key).generateContentStream(GOOGLE_ORDER)),
   ],
+  ['content of Gemini that streams as a list', 'gemini', listOfGoogle],
 ]
 
 const missing = hasRedisServer ? WITHOUT_FASTAPI : ' (no redis-server is installed)'
@@ -151,6 +161,17 @@ describe.skipIf(missing !== '')(`the SDKs through examples/llm${missing}`, () =>
       await call(urls[setUp][usage], key)
       await expect.poll(books, PATIENTLY).toEqual({ used: 3040, reserved: [] })
       expect(await accountOf(name)).toBe(3040)
+    })
+
+    it('a background response costs what it has used, however often it is polled', async () => {
+      const { name, key, books } = await newTeam()
+      const { responses } = openaiOf(urls[setUp].openai, key)
+      const { id } = await responses.create({ model: 'words', input: 'Words.', background: true })
+      const polled = [await responses.retrieve(id), await responses.retrieve(id)]
+      expect(polled.map(({ status }) => status)).toEqual(['in_progress', 'completed'])
+      await expect.poll(books, PATIENTLY).toEqual({ used: 3040, reserved: [] })
+      await responses.retrieve(id)
+      expect([await books(), await accountOf(name)]).toEqual([{ used: 3040, reserved: [] }, 3040])
     })
 
     it('a chat that is read again costs nothing', async () => {

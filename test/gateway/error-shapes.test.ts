@@ -12,7 +12,7 @@ const RULES: RuleInput[] = [
   { name: 'tokens', unit: 'tokens', by: 'consumer', algorithm: 'fixed-window', limit: 10_000, period: 'day' },
 ]
 
-const configOf = (usage: 'openai' | 'anthropic', errors?: 'problem'): ConfigInput => ({
+const configOf = (usage: 'openai' | 'anthropic' | 'gemini', errors?: 'problem'): ConfigInput => ({
   // Nothing listens there.
   origin: 'http://127.0.0.1:1',
   units: { tokens: { estimate: 5, actual: { usage, ...(errors && { errors }) } } },
@@ -75,6 +75,23 @@ describe('a reply of the gateway to a request of a model', () => {
     expect(refused).toMatchObject({
       message: expect.stringContaining(LIMIT),
       error: { type: 'error', error: { type: 'rate_limit_error', 'violated-policies': ['minute'] } },
+    })
+    log.mockRestore()
+  })
+
+  it('is an error of Gemini, with its sentence and status', async () => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const app = gateway.app(configOf('gemini'), quickTime())
+    const key = await gateway.key('acme')
+    await app('/', { key })
+    expect(await (await app('/', { key })).json()).toEqual({
+      error: {
+        ...{ code: 429, status: 'RESOURCE_EXHAUSTED', message: expect.stringContaining(LIMIT) },
+        'violated-policies': ['minute'],
+      },
+    })
+    expect(await (await app('/', { key: 'wrong' })).json()).toMatchObject({
+      error: { code: 401, status: 'UNAUTHENTICATED' },
     })
     log.mockRestore()
   })

@@ -89,7 +89,7 @@ const { usage = 'openai', ttl = '10m', onUnsettled = 'keep', tokens = 1_000_000,
 const actual = {
   openai: example.units.tokens.actual,
   anthropic: { usage },
-  gemini: { json: '/usageMetadata/totalTokenCount' },
+  gemini: { usage },
 }[usage]
 const [minute, day] = example.rules
 const rules = [{ ...minute, limit: requests, period: '300d' }, { ...day, limit: tokens, period: '300d' }]

@@ -312,11 +312,18 @@ export function createLlmOrigin(): LlmOrigin {
         return refuse(plan.status, plan.errorText)
       }
       const streams = format.streams ?? Boolean(body.stream)
-      const lines = streams ? linesOf(format.events(tokens, plan, body)) : [whole(format, tokens, plan)]
+      // As Gemini streams without `alt=sse`.
+      const isList = streams && new URL(request.url).searchParams.get('alt') === 'json'
+      const events = () => format.events(tokens, plan, body)
+      const lines = isList
+        ? elementsOf(events())
+        : streams
+          ? linesOf(events())
+          : [whole(format, tokens, plan)]
       const opened = plan.gate === undefined ? undefined : gateOf(plan.gate).promise
       return new Response(bodyOf(lines, plan, { call, streams, opened }), {
         headers: {
-          'content-type': streams ? 'text/event-stream; charset=utf-8' : 'application/json',
+          'content-type': streams && !isList ? 'text/event-stream; charset=utf-8' : 'application/json',
           'x-usage-tokens': String(input + cached + cacheWrite + output),
           ...(plan.gzip && { 'content-encoding': 'gzip' }),
         },
@@ -340,6 +347,16 @@ function* linesOf(events: ReturnType<Format['events']>): Iterable<Line> {
     const name = event ? `event: ${event}\n` : ''
     yield { text: `${name}data: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`, words }
   }
+}
+
+/** The same as one JSON list. */
+function* elementsOf(events: ReturnType<Format['events']>): Iterable<Line> {
+  let before = '['
+  for (const { data, words = 0 } of events) {
+    yield { text: `${before}${JSON.stringify(data)}`, words }
+    before = ',\n'
+  }
+  yield { text: ']', words: 0 }
 }
 
 function refuse(status: number, text?: string): Response {

@@ -45,10 +45,9 @@ interface Format {
 
 const OPENAI = { usage: 'openai', includeUsage: true } as const
 const GEMINI: Omit<Format, 'path'> = {
-  actual: { json: '/usageMetadata/totalTokenCount' },
+  actual: { usage: 'gemini' },
   body: parts => ({ contents: [{ role: 'user', parts: Array.isArray(parts) ? parts : [{ text: parts }] }] }),
   picture: { content: data => [{ inlineData: { mimeType: 'image/png', data } }], tokens: 258 },
-  countsNoEvents: true,
 }
 const dataUrl = (base64: string) => `data:image/png;base64,${base64}`
 
@@ -84,9 +83,14 @@ const FORMATS: Record<string, Format> = {
   },
   'generateContent of Gemini': { path: '/v1beta/models/words:generateContent', ...GEMINI },
   'streamGenerateContent of Gemini': {
-    path: '/v1beta/models/words:streamGenerateContent',
+    path: '/v1beta/models/words:streamGenerateContent?alt=sse',
     ...GEMINI,
     reportsInput: true,
+  },
+  'streamGenerateContent of Gemini, as a list': {
+    path: '/v1beta/models/words:streamGenerateContent?alt=json',
+    ...GEMINI,
+    ...{ reportsInput: true, countsNoEvents: true },
   },
 }
 

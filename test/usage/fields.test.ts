@@ -32,24 +32,31 @@ async function tokensIn(format: UsageFormat, ...events: unknown[]): Promise<Toke
   return (await reader.end('complete')).tokens
 }
 
-const LEAST = { openai: { prompt_tokens: 0 }, anthropic: { input_tokens: 0 } }
+const LEAST = {
+  openai: { prompt_tokens: 0 },
+  anthropic: { input_tokens: 0 },
+  gemini: { promptTokenCount: 0 },
+}
+/** The member with the usage object. */
+const memberOf = (format: UsageFormat) => (format === 'gemini' ? 'usageMetadata' : 'usage')
 
 describe('the table of fields', () => {
   it.each(rows.filter(({ kind }) => kind))(
     '$format: $path counts as $kind',
     async ({ path, format, kind }) => {
-      // Cached tokens of OpenAI are a part of the prompt.
-      const isPart = kind === 'cached' && format === 'openai'
-      const input = kind === 'input' ? {} : isPart ? { prompt_tokens: 7 } : LEAST[format]
-      const tokens = await tokensIn(format, { usage: { ...input, ...at(path, 7) } })
+      // Cached tokens of OpenAI and Gemini are a part of the prompt.
+      const [field] = Object.keys(LEAST[format])
+      const isPart = kind === 'cached' && format !== 'anthropic'
+      const input = kind === 'input' ? {} : isPart ? { [field!]: 7 } : LEAST[format]
+      const tokens = await tokensIn(format, { [memberOf(format)]: { ...input, ...at(path, 7) } })
       expect(tokens).toEqual({ ...NO_TOKENS, [kind!]: 7 })
     },
   )
 
-  it.each(rows.filter(({ path }) => /(^|\.)usage$/.test(path)))(
+  it.each(rows.filter(({ path }) => /(^|\.)usage(Metadata)?$/.test(path)))(
     '$format: the object is in $path',
     async ({ path, format }) => {
-      const usage = { ...LEAST[format], output_tokens: 3 }
+      const usage = { ...LEAST[format], [format === 'gemini' ? 'candidatesTokenCount' : 'output_tokens']: 3 }
       expect(await tokensIn(format, at(path, usage))).toEqual({ ...NO_TOKENS, output: 3 })
     },
   )
@@ -62,7 +69,7 @@ describe('the table of fields', () => {
 
   it('has every field that the code reads', () => {
     const code = readFileSync(new URL('../../src/usage/formats.ts', import.meta.url), 'utf8')
-    const read = code.match(/\b[a-z]+(_[a-z]+)*_(tokens|groq|details)\b|\bcompaction\b/g)!
+    const read = code.match(/\b[a-z]+(_[a-z]+)*_(tokens|groq|details)\b|\bcompaction\b|\b(?!is)\w+TokenCount\b/g)!
     expect([...new Set(read)].filter(field => !table.includes(field))).toEqual([])
     expect(new Set(read).size).toBeGreaterThan(9)
   })

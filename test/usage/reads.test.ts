@@ -19,6 +19,8 @@ describe('a request that lets no model work', () => {
     ['openai', 'GET /v1/models/ft:gpt-4.1'],
     ['openai', 'GET /v1/responses/r/input_items'],
     ['openai', 'GET /v1/batches'],
+    ['gemini', 'GET /v1beta/models/gemini-2.5-pro'],
+    ['gemini', 'GET /v1beta/cachedContents/c1'],
     ['anthropic', 'GET /v1/models'],
     ['anthropic', 'GET /v1/messages/batches/b/results'],
     ['anthropic', 'POST /v1/messages/batches/b/cancel'],
@@ -53,6 +55,8 @@ describe('a request that lets no model work', () => {
     ['openai', 'POST /v1/chat/completions/cancel'],
     ['openai', 'GET /generate'],
     ['anthropic', 'GET /v1/responses/r'],
+    ['gemini', 'GET /v1beta/models/gemini-2.5-pro:generateContent'],
+    ['gemini', 'POST /v1beta/batches/b/cancel'],
     ['anthropic', 'POST /v1/messages/batches'],
   ])('may cost something: %s, %s', (format, line, init) => {
     expect(reads(format, line, init)).toBe(false)

@@ -1,5 +1,5 @@
 /**
- * The gateway's own replies in the shape of the errors of OpenAI and Anthropic, so that their SDKs show the sentence. A Worker without units
+ * The gateway's own replies in the shape of the errors of OpenAI, Anthropic and Gemini, so that their SDKs show the sentence. A Worker without units
  * that are read in these formats does not carry this file.
  */
 import type { GatewayRule } from '../../config/compile-rule.ts'
@@ -29,6 +29,18 @@ const ANTHROPIC: Readonly<Record<number, string>> = {
   504: 'timeout_error',
 }
 
+/** https://ai.google.dev/gemini-api/docs/troubleshooting */
+const GEMINI: Readonly<Record<number, string>> = {
+  401: 'UNAUTHENTICATED',
+  403: 'PERMISSION_DENIED',
+  404: 'NOT_FOUND',
+  408: 'DEADLINE_EXCEEDED',
+  429: 'RESOURCE_EXHAUSTED',
+  499: 'CANCELLED',
+  503: 'UNAVAILABLE',
+  504: 'DEADLINE_EXCEEDED',
+}
+
 const SHAPES: Record<UsageFormat, ErrorShape> = {
   openai({ status, detail, extra }) {
     const [type, code] = OPENAI[status] ?? ['server_error', null]
@@ -37,6 +49,13 @@ const SHAPES: Record<UsageFormat, ErrorShape> = {
   anthropic: ({ status, detail, extra }) => ({
     type: 'error',
     error: { type: ANTHROPIC[status] ?? 'api_error', message: detail, ...extra },
+  }),
+  gemini: ({ status, detail, extra }) => ({
+    error: {
+      ...{ code: status, message: detail },
+      status: GEMINI[status] ?? (status < 500 ? 'INVALID_ARGUMENT' : 'INTERNAL'),
+      ...extra,
+    },
   }),
 }
 

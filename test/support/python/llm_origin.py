@@ -12,11 +12,15 @@ account = Counter()
 PROMPT, WORDS = 3000, 40
 
 
+jobs = {}
+
+
 class Order(BaseModel):
     """pydantic reads 1 and "true" as true."""
 
     stream: bool | None = False
     stream_options: dict | None = None
+    background: bool | None = False
 
 
 def events(items):
@@ -79,10 +83,23 @@ def completions(order: Order, x_consumer_id: str = Header()):
 def responses(order: Order, x_consumer_id: str = Header()):
     charge(x_consumer_id)
     reply = {"id": "r", "object": "response", "status": "completed", "output": [], "usage": usage()}
+    if order.background:
+        job = {**reply, "id": f"resp_{len(jobs)}", "status": "queued", "usage": None}
+        jobs[job["id"]] = 0
+        return job
     if not order.stream:
         return reply
     words = [{"type": "response.output_text.delta", "delta": "word "}] * WORDS
     return events([*words, {"type": "response.completed", "response": reply}])
+
+
+@app.get("/v1/responses/{response}")
+def read_response(response: str):
+    """Has ended when it is read for the second time."""
+    jobs[response] += 1
+    has_ended = jobs[response] > 1
+    status = "completed" if has_ended else "in_progress"
+    return {"id": response, "object": "response", "status": status, "output": [], "usage": usage() if has_ended else None}
 
 
 @app.post("/v1/messages")
@@ -119,6 +136,7 @@ def generate(x_consumer_id: str = Header()):
 
 
 @app.post("/{version}/models/words:streamGenerateContent")
-def stream_generate(x_consumer_id: str = Header()):
+def stream_generate(alt: str = "json", x_consumer_id: str = Header()):
     charge(x_consumer_id)
-    return events([candidate("word ", i + 1) for i in range(WORDS)])
+    chunks = [candidate("word ", i + 1) for i in range(WORDS)]
+    return chunks if alt == "json" else events(chunks)

@@ -315,6 +315,8 @@ describe('the charge of a request to a model', () => {
       ...{ method: 'POST', body, signal: client.signal, duplex: 'half' },
       headers: {
         authorization: `Bearer ${await gateway.key(name)}`,
+        // Or else the local Worker compresses JSON, and holds it back.
+        'accept-encoding': 'identity',
         ...{ 'content-type': 'application/json', 'x-case': name, 'x-llm': JSON.stringify(plan) },
         ...headers,
       },

@@ -63,6 +63,7 @@ interface Format {
 const MAX_ID_LENGTH = 512
 
 /** A background response and a batch report what they have used so far, or zeros, until they have ended. */
+const OVER = new Set<unknown>(['completed', 'failed', 'incomplete', 'cancelled', 'expired'])
 const UNFINISHED = new Set<unknown>(['queued', 'in_progress', 'validating', 'finalizing', 'cancelling'])
 
 const FORMATS: Record<UsageFormat, Format> = {
@@ -158,9 +159,10 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
   function noteJob(json: unknown): void {
     const whole = objectOf(json)
     const { object, id, status } = objectOf(whole?.response) ?? whole ?? {}
-    const isJob = object === 'response' || object === 'batch'
-    if (!isJob || typeof id !== 'string' || id.length > MAX_ID_LENGTH || typeof status !== 'string') return
-    job = { id, isOver: !UNFINISHED.has(status) }
+    // Some servers leave the type out.
+    const isJob = object === undefined || object === 'response' || object === 'batch'
+    if (!isJob || typeof id !== 'string' || id.length > MAX_ID_LENGTH) return
+    if (UNFINISHED.has(status) || OVER.has(status)) job = { id, isOver: OVER.has(status) }
   }
 
   return {

@@ -16,6 +16,8 @@ const CANCELS: Partial<Record<UsageFormat, RegExp>> = {
   openai: /^(?:\/[\w.-]+){0,4}\/(?:responses|batches)\/[\w-]+\/cancel\/?$/,
   anthropic: /^(?:\/[\w.-]+){0,4}\/messages\/batches\/[\w-]+\/cancel\/?$/,
 }
+/** Some clients send `{}` where they have nothing to send. */
+const EMPTY_JSON_BYTES = 2
 const JOBS = /\/(?:responses|batches)\/[\w-]+(?:\/cancel)?\/?$/
 
 /**
@@ -29,7 +31,7 @@ export function isRead(
 ): boolean | 'job' {
   if (headers.has('upgrade') || headers.has('transfer-encoding')) return false
   const length = headers.get('content-length')
-  const hasBody = length === null ? body !== null : Number(length) !== 0
+  const hasBody = length === null ? body !== null : Number(length) > EMPTY_JSON_BYTES
   const paths = /^(GET|HEAD|DELETE)$/.test(method) ? READS : method === 'POST' ? CANCELS : undefined
   if (hasBody || !paths?.[format]?.test(pathname)) return false
   return format === 'openai' && JOBS.test(pathname) ? 'job' : true

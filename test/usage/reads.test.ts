@@ -36,6 +36,8 @@ describe('a request that lets no model work', () => {
     'POST /v1/batches/batch_1/cancel',
   ])('can report what a job has cost: %s', line => {
     expect(reads('openai', line)).toBe('job')
+    if (line.startsWith('POST'))
+      expect(reads('openai', line, { body: '{}', headers: { 'content-length': '2' } })).toBe('job')
   })
 
   it.each<[UsageFormat, string, RequestInit?]>([
@@ -44,7 +46,7 @@ describe('a request that lets no model work', () => {
     ['openai', 'POST /v1/batches'],
     ['openai', 'GET /v1/responses'],
     ['openai', 'POST /v1/responses/r'],
-    ['openai', 'POST /v1/responses/r/cancel', { body: '{}' }],
+    ['openai', 'POST /v1/responses/r/cancel', { body: '{ }', headers: { 'content-length': '3' } }],
     ['openai', 'GET /v1/responses/r/cancel'],
     ['openai', 'GET /v1/files/f', { headers: { upgrade: 'websocket' } }],
     ['openai', 'GET /v1/files/f', { headers: { 'content-length': '90' } }],

@@ -207,10 +207,17 @@ describe('the usage of a reply', () => {
     const done = { ...begun, status: 'completed', usage }
     expect(await jobIn(Response.json(begun))).toEqual({ id: 'resp_1', isOver: false })
     expect(await jobIn(Response.json({ ...done, object: 'batch' }))).toEqual({ id: 'resp_1', isOver: true })
+    const { object: _, ...untyped } = begun
+    expect(await jobIn(Response.json(untyped))).toEqual({ id: 'resp_1', isOver: false })
     expect(await jobIn(events(['response.created', begun]))).toEqual({ id: 'resp_1', isOver: false })
     const whole = events(['response.created', begun], ['response.completed', done])
     expect(await jobIn(whole)).toEqual({ id: 'resp_1', isOver: true })
-    for (const wrong of [{ object: 'chat.completion' }, { id: 5 }, { id: 'x'.repeat(513) }, { status: null }])
+    for (const wrong of [
+      { object: 'chat.completion' },
+      { id: 5 },
+      { id: 'x'.repeat(513) },
+      { status: 'odd' },
+    ])
       expect(await jobIn(Response.json({ ...done, ...wrong }))).toBeUndefined()
     expect(await jobIn(Response.json({ data: [done] }))).toBeUndefined()
     expect(await jobIn(Response.json(done, { status: 404 }))).toBeUndefined()

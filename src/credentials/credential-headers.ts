@@ -71,8 +71,11 @@ function withoutAccessCookie(cookies: string): string {
   return rest === cookies ? cookies : rest.replace(/^[;,]\s*/, '')
 }
 
-/** Words with the shape of a JWT (RFC 7515, section 7.1). */
-const TOKENS = /(?<![^\s,"])[\w-]+\.[\w-]+\.[\w-]*(?![^\s,"])/g
+/**
+ * Words that begin like a JWT (RFC 7515, section 7.1), whatever follows: some libraries ignore padding and other characters at the end of a
+ * signature, so the origin might accept what the gateway refuses.
+ */
+const TOKENS = /(?<![\w.-])[\w-]+\.[\w-]+\.[\w-]*/g
 
 /** A header with more tokens is removed unread, because each one has to be decoded to know its issuer. */
 const MAX_TOKENS = 4

@@ -235,6 +235,24 @@ describe('a hostile token', () => {
       `wrong-algorithm: ${NOT_ALLOWED}`,
     ],
     ['alg none in capitals', () => forging({ alg: 'NONE' }, CLAIMS), `wrong-algorithm: ${NOT_ALLOWED}`],
+    [
+      'alg in lower case',
+      () => forging({ alg: 'rs256', kid: 'first' }, CLAIMS, 'AAAA'),
+      `wrong-algorithm: ${NOT_ALLOWED}`,
+    ],
+    [
+      'with a payload that is not encoded (RFC 7797)',
+      async () => {
+        const [header, payload] = forging(
+          { alg: 'RS256', kid: 'first', b64: false, crit: ['b64'] },
+          CLAIMS,
+        ).split('.')
+        const bytes = new TextEncoder().encode(`${header}.${payload}`)
+        const signature = await crypto.subtle.sign('RSASSA-PKCS1-v1_5', rsa.privateKey, bytes)
+        return [header, payload, Buffer.from(signature).toString('base64url')].join('.')
+      },
+      'malformed: ERR_JWT_INVALID',
+    ],
     ['without alg', () => forging({ kid: 'first' }, CLAIMS, 'AAAA'), 'malformed: ERR_JWS_INVALID'],
     ['alg as a list', () => forging({ alg: ['RS256'] }, CLAIMS, 'AAAA'), 'malformed: ERR_JWS_INVALID'],
     [
@@ -313,6 +331,12 @@ describe('a hostile token', () => {
     ['without expiry', () => changed({ exp: undefined }), `bad-claim: ${CLAIM} (exp missing)`],
     ['with null as expiry', () => changed({ exp: null }), `bad-claim: ${CLAIM} (exp invalid)`],
     ['with text as expiry', () => changed({ exp: '9999999999' }), `bad-claim: ${CLAIM} (exp invalid)`],
+    ['with null as its first time', () => changed({ nbf: null }), `bad-claim: ${CLAIM} (nbf invalid)`],
+    [
+      'for an audience in a list of lists',
+      () => changed({ aud: [['api']] }),
+      `wrong-audience: ${CLAIM} (aud check_failed)`,
+    ],
     ['huge', () => changed({ padding: 'x'.repeat(8192) }), 'malformed: longer than 8192 characters'],
     ['a huge text', () => 'a.'.repeat(1e6), 'malformed: longer than 8192 characters'],
     ['empty', () => '', 'malformed: ERR_JWS_INVALID'],

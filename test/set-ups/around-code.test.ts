@@ -288,6 +288,47 @@ describe('the Hono middleware', () => {
       await settled()
     }
   })
+
+  it('counts every path that a route handles, if the rule has the pattern of docs/guard.md', async () => {
+    const config: ConfigInput = {
+      ...CONFIG,
+      rules: [
+        {
+          ...{ name: 'admin', by: 'address', algorithm: 'fixed-window', limit: 100, period: '1d' },
+          match: { path: '/admin{/*}?' },
+        },
+      ],
+    }
+    const app = new Hono()
+    app.use(sluice(config, { env: store.env, address: () => '192.0.2.1' }))
+    app.all('/admin/*', c => c.text('admin'))
+    const paths = [
+      '',
+      '/',
+      '/x',
+      '//',
+      '/%',
+      '/%ff',
+      '/..%2fx',
+      '%2f',
+      '/x/..',
+      '?x',
+      '/\\x',
+      '%2fx',
+      ';/x',
+      '%00',
+    ]
+    const handled: string[] = []
+    for (const path of ['/admin', '/%61dmin', '//admin', '/x/../admin'].flatMap(start =>
+      paths.map(path => start + path),
+    )) {
+      const reply = await app.request(`http://api.test${path}`)
+      if (reply.status !== 200) continue
+      handled.push(path)
+      expect(reply.headers.get('ratelimit'), path).toContain('"admin"')
+    }
+    expect(handled).toEqual(expect.arrayContaining(['/admin', '/admin/', '/%61dmin/x', '/x/../admin']))
+  })
 })
 
 describe('the Hono middleware, with a refused or dropped reply', () => {

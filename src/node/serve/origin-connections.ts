@@ -4,7 +4,7 @@
  */
 import type { Socket } from 'node:net'
 import { buildConnector, Client } from 'undici'
-import { type ContinueFilter, filterContinue } from './continue-filter.ts'
+import { filterInterim, type InterimFilter } from './interim-filter.ts'
 import { paceReading, type Reading } from './paced-reading.ts'
 
 /** Idle connections that a process keeps. */
@@ -31,7 +31,7 @@ export class Connection {
   readonly client: Client
   socket: Socket | undefined
   reading: Reading | undefined
-  continueFilter: ContinueFilter | undefined
+  interimFilter: InterimFilter | undefined
   /** The requests that were sent since it was opened. */
   requests = 0
   isOpen = false
@@ -49,7 +49,7 @@ export class Connection {
           if (result[1]) {
             this.socket = result[1]
             this.reading = paceReading(result[1])
-            this.continueFilter = filterContinue(result[1])
+            this.interimFilter = filterInterim(result[1])
             ignoreFailedWrites(result[1])
           }
           callback(...result)

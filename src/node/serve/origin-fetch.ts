@@ -147,7 +147,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     const connection = this.#connection
     this.#isReused = connection.requests++ > 0
     this.#bytesBefore = connection.socket?.bytesRead ?? 0
-    connection.continueFilter?.expectResponse()
+    connection.interimFilter?.expectResponse()
     if (signal?.aborted) controller.abort(signal.reason)
   }
 

@@ -300,6 +300,7 @@ describe('the origin', () => {
       `HTTP/1.1 100\r\n\r\nHTTP/1.1 100 Go on\r\nA: b\r\n\r\n${OK}`,
     ],
     ['before another interim response', `${CONTINUE}HTTP/1.1 103 Early Hints\r\n\r\n${OK}`],
+    ['behind another interim response', `HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n${CONTINUE}${OK}`],
   ])('can send 100 Continue that it was not asked for, %s, in pieces of any size', async (_, answer) => {
     const sizes = [1, 7, 12, 30, answer.length]
     let size = 0
@@ -320,6 +321,8 @@ describe('the origin', () => {
       'HTTP/1.1 100 Continue\n\n',
       'HTTP/1.1 100 Continue\r\nA: b\n\n',
       'HTTP/1.1 100 a\rb\r\n\r\n',
+      'HTTP/1.1 100 Continue\r\nHTTP/1.1 200 OK\r\n\r\n',
+      'HTTP/1.1 101 Switching Protocols\r\n\r\n',
     ]) {
       const { ask } = await startOrigin(socket =>
         socket.write(`${head}HTTP/1.1 200 OK\r\nContent-Length: ${poison.length}\r\n\r\n${poison}`),

@@ -255,6 +255,14 @@ describe('a rule with a unit', () => {
       await expectLeft(key, 9300)
     })
 
+    it('is settled by a read that its rule does not match', async () => {
+      const match = { methods: ['POST'] }
+      const [app, key] = [appWith(unit, {}, { match }), await gateway.key('acme')]
+      await create(app, key)
+      await read(app, key, DONE)
+      await expectLeft(key, 9300)
+    })
+
     it('keeps its estimate until then, whatever becomes of what nothing settles', async () => {
       const [app, key] = [appWith({ ...unit, onUnsettled: 'release' }), await gateway.key('acme')]
       await create(app, key)

@@ -14,7 +14,7 @@ import type { Log } from '../../log.ts'
 import { sha256 } from '../../sha256.ts'
 import { jobKey } from '../../store/keys.ts'
 import { isRead } from '../../usage/reads.ts'
-import type { Amounts, Job } from '../../usage/usage.ts'
+import type { Amounts, Job, UsageFormat } from '../../usage/usage.ts'
 import { anyEstimated, estimatesFromBody, readsJobs } from './amounts-needed.ts'
 import { type Caller, verifiedConsumer } from './caller.ts'
 import {
@@ -55,6 +55,9 @@ export interface AmountsPlatform {
   onFinish: Reporting['onFinish'] | undefined
 }
 
+/** The format whose responses and batches can be jobs. */
+const JOBS_OF = 'openai'
+
 type Settling = Pick<DecidedRequest, 'forward' | 'finish'>
 
 /** As `createDecideRequest`. */
@@ -81,17 +84,27 @@ function withAmounts(
     : async (request: Request, _: Caller, __: unknown, amounts: Amounts): Promise<EstimatedRequest> =>
         withoutBody(request, amounts)
 
-  /** The rules that count nothing for a request, because it only reads what was made before, and those of them that count the jobs which it may read. */
-  function freeRules(request: Request, rules: readonly GatewayRule[]) {
-    const reads = rules.map(({ unit }) => {
-      const actual = units.get(unit)?.actual
-      if (typeof actual !== 'object' || !('usage' in actual)) return false
-      const url = new URL(request.url)
-      const isOverridden = httpMethodsOf(request, url).length > 1
-      return !isOverridden && isRead(actual.usage, request, url.pathname)
-    })
-    const jobRules = rules.filter((_, i) => reads[i] === 'job')
-    return { free: rules.filter((_, i) => reads[i]), jobRules: jobRules.length > 0 ? jobRules : undefined }
+  const usageOf = ({ unit }: GatewayRule) => {
+    const actual = units.get(unit)?.actual
+    return typeof actual === 'object' && 'usage' in actual ? actual.usage : undefined
+  }
+  const rulesWithJobs = config.rules.filter(rule => usageOf(rule) === JOBS_OF)
+
+  /**
+   * The units that a request does not cost, because it only reads what was made before, and the rules that may have counted the job which it
+   * reads: also those that only match creations.
+   */
+  function readsOf(request: Request, rules: readonly GatewayRule[]) {
+    const url = new URL(request.url)
+    const isOverridden = httpMethodsOf(request, url).length > 1
+    const reads = (format: UsageFormat | undefined) =>
+      format && !isOverridden && isRead(format, request, url.pathname)
+    const free = rules.filter(rule => reads(usageOf(rule)))
+    const readsJob = rulesWithJobs.length > 0 && reads(JOBS_OF) === 'job'
+    return {
+      freeUnits: Object.fromEntries(free.map(({ unit }) => [unit, 0])),
+      jobRules: readsJob ? rulesWithJobs : undefined,
+    }
   }
 
   /** The key of a job of the caller. Undefined: only the store knows the caller, and has not decided the request. */
@@ -191,8 +204,7 @@ function withAmounts(
 
   return decide => async (identified, background) => {
     const { request, caller, matched, amounts: given = {} } = identified
-    const { free, jobRules } = freeRules(request, matched.rules)
-    const freeUnits = Object.fromEntries(free.map(({ unit }) => [unit, 0]))
+    const { freeUnits, jobRules } = readsOf(request, matched.rules)
     const estimated = await estimate(request, caller, matched.rules, { ...freeUnits, ...given })
     const refusal = estimated.refusal()
     if (refusal) {

@@ -28,6 +28,8 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/ops/audit-faults.test.ts',
     'test/api/idempotency.test.ts',
     'test/limiter/at-once.test.ts',
+    'test/limiter/calls-at-once.test.ts',
+    'test/limiter/lost-writes.test.ts',
     'test/limiter/outage/outages.test.ts',
     'test/set-ups/every-touch.test.ts',
     'test/store/conformance-cluster.test.ts',

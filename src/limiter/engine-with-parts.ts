@@ -57,7 +57,7 @@ export function createEngineWithParts(
   const timing = { now: () => elapsed(clock), timer, writeAt }
   const known = createKnownAnswers(timing.now, board.current)
   const memory = refusals && parts.createRefusalMemory(known, refusals.rememberForMs)
-  const leases = takesLeases(rules) ? parts.createLeases(known, timing) : undefined
+  const leases = takesLeases(rules) ? parts.createLeases(known, { ...timing, log }) : undefined
   const answers = memory || leases ? createAnswers(known, memory, leases) : undefined
   const engineOptions: EngineOptions = {
     ...options,

@@ -33,10 +33,14 @@ const FIRST_CHECK_MS = 4
 const MAX_CHECK_MS = 32
 
 /** The checks of all waiting requests. If very many wait, each checks less often, so that the checks do not keep the isolate busy. */
-const MAX_CHECKS_PER_MS = 2
+const MAX_CHECKS_PER_MS = 8
 
-/** A call gives up because of `maxWaitMs` only after this many checks. */
+/**
+ * A call gives up because of `maxWaitMs` only after this many checks, and after so many ms for each call that waited when it came: a queue
+ * of thousands is sent in time, if the store answers.
+ */
 const MIN_CHECKS = 4
+const PATIENCE_MS_PER_CALL = 2
 
 interface QueuedCalls {
   readonly calls: readonly StoreCall[]
@@ -136,6 +140,7 @@ export function withTripLimit(
     if (waiting.size >= MAX_WAITING)
       throw overloadError(`${MAX_WAITING} decisions are already waiting for the store.`)
     waiting.add(own)
+    const patienceMs = Math.max(maxWaitMs, PATIENCE_MS_PER_CALL * waiting.size)
     const waitedMs = startStopwatch()
     let isExpired = false
     for (let check = 1; ; check++) {
@@ -150,7 +155,7 @@ export function withTripLimit(
         isExpired = true
         continue
       }
-      const isLate = (check >= MIN_CHECKS && waitedMs() >= maxWaitMs) || lag.now() > own.until
+      const isLate = (check >= MIN_CHECKS && waitedMs() >= patienceMs) || lag.now() > own.until
       const isOver = isLate || own.listener?.isNoLongerNeeded()
       if (!isOver && !(hasRoom() && maySendBatch())) continue
       waiting.delete(own)

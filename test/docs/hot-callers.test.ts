@@ -136,7 +136,11 @@ describe('the statements of the page about leases', () => {
     let nowMs = 1e12
     const model = new ScriptModel()
     const known = knownAnswers(() => nowMs)
-    const answers = createAnswers(known, undefined, createLeases(known, { timer: () => () => {} }))
+    const answers = createAnswers(
+      known,
+      undefined,
+      createLeases(known, { timer: () => () => {}, log: () => true }),
+    )
     const rules = rulesOf(ruleOf('fixed-window', 100_000))
     const demanded = () => ({ ruleSet: RULE_SET, rules: rules.map(rule => bound(rule, ACME, 1, nowMs)) })
     const ask = () => {

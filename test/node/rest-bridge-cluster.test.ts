@@ -411,7 +411,8 @@ describeOnCluster('the bridge', start => {
       // The key is not at the source, which redirects by ASK.
       expect((await ask(['GET', `sluice:${A}moving`], '/', asUser)).body).toEqual({ result: null })
       const denied = (await send('ACL LOG')).flat(2).map(String)
-      expect(denied.filter(word => /^(cluster|command|asking)/.test(word))).toEqual([])
+      const objects = denied.filter((_, i) => denied[i - 1] === 'object')
+      expect(objects.filter(name => /^(cluster|command|asking)/.test(name))).toEqual([])
     } finally {
       await Promise.all([source, target].map(node => node.ask('CLUSTER', 'SETSLOT', slot, 'STABLE')))
       await asUser.close()

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { hasRedisServer } from '../support/servers.ts'
+import { hasRedisServer, STORE_SERVER } from '../support/servers.ts'
 
 const TOKEN = 'a token for tests'
 /** Long enough for a Redis that works on a busy machine. Some tests wait until it is over. */
@@ -29,7 +29,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
 
   const startServer = () => {
     const args = ['--port', '0', '--unixsocket', socket, '--save', '', '--dir', directory]
-    server = spawn('redis-server', args, { stdio: 'ignore' })
+    server = spawn(STORE_SERVER, args, { stdio: 'ignore' })
   }
   const ask = async (command: string[] | string[][], path = '/') => {
     const headers = { authorization: `Bearer ${TOKEN}` }

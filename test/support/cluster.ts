@@ -10,7 +10,7 @@ import { type Command, RedisServer, type Reply } from '../../src/node/rest-bridg
 import { type Guardian, startGuardian } from '../../src/node/start/guardian.ts'
 import { freePort } from './free-port.ts'
 import { PATIENT_MS } from './patience.ts'
-import { hasRedisServer } from './servers.ts'
+import { hasRedisServer, STORE_SERVER } from './servers.ts'
 
 /** How long the nodes may take to agree. They usually take about 2 s. */
 const AGREE_MS = 25_000
@@ -73,7 +73,7 @@ export class TestNode {
       dir: this.#directory,
     }
     const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)])
-    this.#process = spawn('redis-server', args, { detached: true, stdio: 'ignore' })
+    this.#process = spawn(STORE_SERVER, args, { detached: true, stdio: 'ignore' })
     this.#guardian.guard({ group: this.#process.pid! })
     this.#connection = new RedisServer(this.url, PATIENT_MS)
     const exited = once(this.#process, 'exit').then(() => {

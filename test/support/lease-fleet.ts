@@ -266,6 +266,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
         known,
         plan.refusals === false ? undefined : createRefusalMemory(known, 1000),
         createLeases(known, {
+          log: () => true,
           timer,
           buildRefundCall: refund => {
             for (const { rule, key, units } of refund.rules) this.#hold(accountOf(rule), key, -units)

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { RedisServer, type Reply, withDeadline } from '../../src/node/rest-bridge/redis-server.ts'
 import { freePort } from './free-port.ts'
+import { STORE_SERVER } from './servers.ts'
 
 export interface RedisProcess {
   port: number
@@ -49,7 +50,7 @@ export async function startRedisProcess(
       ...own,
     }
     const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value])
-    child = spawn('redis-server', args, { stdio: 'ignore', cwd: directory })
+    child = spawn(STORE_SERVER, args, { stdio: 'ignore', cwd: directory })
     const until = performance.now() + 10_000
     while (!(await send('PING').catch(() => undefined))) {
       if (performance.now() > until) throw new Error('The Redis of this test does not start.')

@@ -11,7 +11,7 @@ import { type Guardian, startGuardian } from '../../src/node/start/guardian.ts'
 import { startEmbeddedRedis, startPrivateServer } from '../../src/node/start/redis.ts'
 import type { RedisKind } from '../selection.ts'
 import { PATIENT_MS } from './patience.ts'
-import { ANY_REDIS, REDIS_KINDS, SERVERS, titleOf } from './servers.ts'
+import { ANY_REDIS, REDIS_KINDS, SERVERS, STORE_SERVER, titleOf } from './servers.ts'
 
 export interface TestRedis {
   url: string
@@ -58,5 +58,8 @@ async function startServer(kind: RedisKind): Promise<Server> {
   const context = { guardian, directory: mkdtempSync(join(tmpdir(), 'sluice-')) }
   return kind === 'embedded'
     ? await startEmbeddedRedis('for tests', context)
-    : await startPrivateServer(SERVERS.find(({ name }) => name === kind)!, context)
+    : await startPrivateServer(
+        SERVERS.find(({ name }) => name === (kind === 'redis-server' ? STORE_SERVER : kind))!,
+        context,
+      )
 }

@@ -7,6 +7,7 @@ import type { Reply } from '../../src/node/rest-bridge/redis-server.ts'
 import { freePort } from './free-port.ts'
 import { PATIENT_MS } from './patience.ts'
 import { type RedisProcess, sendTo, startRedisProcess } from './redis-process.ts'
+import { STORE_SERVER } from './servers.ts'
 
 export const MASTER = 'mymaster'
 
@@ -41,7 +42,7 @@ export async function startSentinels(): Promise<Sentinels> {
       `sentinel failover-timeout ${MASTER} 3000`,
     ]
     writeFileSync(file, `${lines.join('\n')}\n`)
-    return spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' })
+    return spawn(STORE_SERVER, [file, '--sentinel'], { stdio: 'ignore' })
   })
   const ask = (port: number, ...command: string[]) => sendTo(`redis://127.0.0.1:${port}`, command)
 

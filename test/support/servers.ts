@@ -6,15 +6,25 @@ const found = await Promise.all([findServer(['redis-server']), findServer(['valk
 
 export const SERVERS: readonly ServerProgram[] = found.filter(program => program !== undefined)
 
-export const hasRedisServer = SERVERS.some(({ name }) => name === 'redis-server')
+/** The server that suites start which need a real Redis, and with `STORE_SERVER` the only one that any suite runs on. */
+export const STORE_SERVER = (process.env.STORE_SERVER ?? 'redis-server') as ServerProgram['name']
 
+export const hasRedisServer = SERVERS.some(({ name }) => name === STORE_SERVER)
+
+if (!hasRedisServer && process.env.STORE_SERVER) {
+  throw new Error(
+    `STORE_SERVER is ${STORE_SERVER}, and no such server is on the PATH. Use redis-server or valkey-server.`,
+  )
+}
 if (!hasRedisServer && process.env.SLUICE_REQUIRE_REDIS) {
   throw new Error(
     'SLUICE_REQUIRE_REDIS is set, and no redis-server is on the PATH. Install one: apt-get install redis-server',
   )
 }
 
-export const INSTALLED_KINDS: readonly RedisKind[] = ['embedded', ...SERVERS.map(({ name }) => name)]
+export const INSTALLED_KINDS: readonly RedisKind[] = process.env.STORE_SERVER
+  ? [STORE_SERVER]
+  : ['embedded', ...SERVERS.map(({ name }) => name)]
 
 /** What `describeOnRedis` runs a suite on. */
 export const REDIS_KINDS = enginesOf(SELECTION, INSTALLED_KINDS)

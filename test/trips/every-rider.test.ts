@@ -68,7 +68,7 @@ function createIsolate(redis: RedisEngine, time: Timers, name: string, isCluster
   const answers = createAnswers(
     known,
     createRefusalMemory(known, 1000),
-    createLeases(known, { timer, writeAt: () => time.nowMs * 1e3 }),
+    createLeases(known, { timer, log: () => true, writeAt: () => time.nowMs * 1e3 }),
   )
   const whole = isolateOn(redis, time, name, {
     ...{ isCluster, answers, signals: [board], board: switchBoard },

@@ -20,7 +20,11 @@ function setUp(forMs: number) {
   const world = { time: 1e6 }
   const model = new ScriptModel()
   const known = knownAnswers(() => world.time)
-  const answers = createAnswers(known, undefined, createLeases(known, { timer: () => () => {} }))
+  const answers = createAnswers(
+    known,
+    undefined,
+    createLeases(known, { timer: () => () => {}, log: () => true }),
+  )
   const demand = () => ({ ruleSet: RULE_SET, rules: [bound(rule!, KEY, 1, world.time)] })
   const request = () => answers.forRequest(knownRequest(demand()))
   /** Begins a trip that the store decides at once. @returns a function that ends the trip */

@@ -46,6 +46,7 @@ import {
   RESOLVE_POINTER,
   replaceUnknownPlan,
   SETTINGS_OF_REFUND,
+  storeRefundOnce,
 } from './script-text.ts'
 import { UNKNOWN_NUMBERS } from './settle.ts'
 import { ID_LETTERS } from './settle-along.ts'
@@ -185,9 +186,20 @@ class RuleSetText {
           spend: rule => (spendsEarly(rule) ? '' : rule.section('refund')),
         }),
       ),
+      this.#ruleSet.hasSubject ? '' : storeRefundOnce(first + 1, this.#rules),
       `return { now${this.#rules.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0`).join('')} }\n`,
     ]
-    const names = ['spent_at', 'plan', 'values', 'place', 'settings', 'overrides_at', 'changes', '_']
+    const names = [
+      'totals',
+      'spent_at',
+      'plan',
+      'values',
+      'place',
+      'settings',
+      'overrides_at',
+      'changes',
+      '_',
+    ]
     return this.#assembleScript(names, 'local now = ARGV[5]\n', body)
   }
 

@@ -155,3 +155,78 @@ describeOnRedisEngine('decisions of an earlier deployment', fresh => {
     )
   })
 })
+
+describeOnRedisEngine('a receipt that was refunded, again after a deployment', fresh => {
+  const day = { algorithm: 'fixed-window', limit: 20, period: '1d' } as const
+  const byAccount = { name: 'day', by: ['account'], ...day } as const
+  const others = [
+    { name: 'month', by: ['account'], algorithm: 'fixed-window', limit: 1e6, period: '30d' },
+    { name: 'burst', by: ['account', 'user'], algorithm: 'gcra', limit: 1e6, period: '1s' },
+    { name: 'all', algorithm: 'gcra', limit: 1e6, period: '1m' },
+  ] as const
+  const [month, burst, all] = others
+  it.each([
+    ['has a rule with a longer period', [byAccount, month]],
+    ['has a first rule that counts by other parts', [burst, byAccount]],
+    ['has a first rule that counts all calls together', [all, byAccount]],
+    ['has no other rules', [byAccount]],
+  ])('gives nothing back if the later deployment %s', async (_, rules) => {
+    for (const [before, after] of [
+      [[byAccount, burst], rules],
+      [rules, [byAccount, burst]],
+      [rules, [byAccount, month, all]],
+    ] as const) {
+      const redis = await fresh()
+      await redis.send(['FLUSHALL'])
+      let now = NOON
+      const deploy = (rules: readonly unknown[]) =>
+        createLimiterOnStore(
+          configOf({
+            refusals: { rememberFor: 0 },
+            rules: [{ name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
+            limits: { calls: rules },
+          } as unknown as ConfigInput),
+          storeOf(redis),
+          { clock: { now: () => now, sleep: async () => {} } },
+        )
+      const identityOf = (rules: readonly { name: string; by?: readonly string[] }[]) =>
+        rules.some(({ by = [] }) => by.includes('user')) ? { account: 1, user: 'b' } : { account: 1 }
+      const left = async () => {
+        const { rules } = await deploy([byAccount]).peek('calls', { account: 1 })
+        return rules[0]!.remaining
+      }
+      const first = await deploy(before).limit('calls', identityOf(before), { cost: 5 })
+      await deploy(before).limit('calls', identityOf(before), { cost: 10 })
+      expect(await left()).toBe(5)
+      const copy = () => structuredClone(JSON.parse(JSON.stringify(first)))
+      await deploy(before).refund(copy())
+      expect(await left()).toBe(10)
+      for (const deployment of [after, before, [byAccount], after]) {
+        now += 1_500_000
+        await deploy(deployment).refund(copy())
+        expect(await left()).toBe(10)
+      }
+    }
+  })
+
+  it('keeps the record of what was given back for as long as any deployment needs', async () => {
+    const redis = await fresh()
+    await redis.send(['FLUSHALL'])
+    const deploy = (...limits: readonly unknown[]) =>
+      createLimiterOnStore(
+        configOf({
+          rules: [{ name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
+          limits: { calls: limits },
+        } as unknown as ConfigInput),
+        storeOf(redis),
+        { clock: { now: () => NOON, sleep: async () => {} } },
+      )
+    const minute = { name: 'minute', by: ['account'], algorithm: 'fixed-window', limit: 20, period: '1m' }
+    const decision = await deploy(byAccount, minute).limit('calls', { account: 1 }, { cost: 5 })
+    const copy = () => JSON.parse(JSON.stringify(decision))
+    await deploy(byAccount, minute).refund(copy())
+    await deploy(minute).refund(copy())
+    const [key] = (await redis.send(['KEYS', '*:refunds:*'])) as Buffer[]
+    expect(Number(await redis.send(['TTL', String(key)]))).toBeGreaterThan(86_400)
+  })
+})

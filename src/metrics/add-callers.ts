@@ -16,7 +16,7 @@
 import { restoreScript } from '../script/built-scripts.ts'
 import { callersKey } from '../store/keys.ts'
 import type { ScriptCall } from '../store/store.ts'
-import { addCountsText } from './add-counts.ts'
+import { addCountsBody, WRITES } from './add-counts.ts'
 
 /**
  * A caller as it is written in the store: `acme`, `acme:test` for its test keys and test tokens, `192.0.2.0/24`, `account=42`, or `-` if
@@ -84,17 +84,16 @@ changes[#changes+1]=field
 changes[#changes+1]=table.concat(list,' ')
 end
 end
-redis.call('HSET',record,'#',size,unpack(changes))
-if not known[1]then redis.call('EXPIRE',record,${KEEP_SECONDS})end
+writes[#writes+1]={record,not known[1]and ${KEEP_SECONDS},size,changes}
 for i=#ARGV,from,-1 do ARGV[i]=nil end
 `
 
 /** A test compares the digests with the text. */
 export const addCountsAndCallersScript = restoreScript({
-  text: text + addCountsText,
+  text: WRITES + text + addCountsBody,
   sha1: {
-    keyLocking: '289b543864bb6d749db067d43c1725800c45d43f',
-    plain: '7381528a7d093cd4d32976ae7522c3361b585284',
+    keyLocking: '23cf70632e828284bb34cfdd906491c2c64ed890',
+    plain: '6aa9016befe8e167e23a8af418e614cb4ae0091d',
   },
 })
 

@@ -6,7 +6,8 @@
  *     m <counter>   its last minutes, of about two hours if it has some in each, by the minute of the day: `540:3,541:28`
  *
  * So one read and one write count the minute, the hour and the day. Its work and its commands depend on the counters that are sent, and
- * not on those in the record: EVALSHA, HMGET and HSET. The first call of a day also drops the hours and minutes of eight days before, if
+ * not on those in the record: EVALSHA, HMGET and HSET. All reads come first, and the first EXPIRE of a record before all HSET: if a command fails, nothing is
+ * counted, and the same counters can be sent again. The first call of a day also drops the hours and minutes of eight days before, if
  * its Redis user may (HKEYS, HDEL).
  *
  *     KEYS  the record of the day, and that of eight days before; with metrics, also that of all time
@@ -30,7 +31,11 @@ const HOURS_MS = 8 * 86400e3
 
 const MINUTE_MS = 60e3
 
-export const addCountsText = `local now=ARGV[1]+0
+/** The list of what the script writes at its end. */
+export const WRITES = 'local writes={}\n'
+
+/** Without `WRITES`. */
+export const addCountsBody = `local now=ARGV[1]+0
 local function put(text,at,by,from,most)
 local last,sum=string.match(text,'(%d+):(%d+)$',-30)
 if last and last-at>=0 then
@@ -40,7 +45,7 @@ text=string.gsub(text,'^(%d+):%d+,?',function(first)if first-from<0 then return'
 return text..string.format(text==''and'%.0f:%.0f'or',%.0f:%.0f',at,by)
 end
 local function add(key,fields,counts,day,full)
-local asked,changes={},{}
+local asked,changes,rest={},{},{}
 for _,field in ipairs(fields)do
 asked[#asked+1]=field
 if day then
@@ -66,11 +71,20 @@ change('h '..field,put(known[at+1]or'',(day-day%60)/60,by,0))
 change('m '..field,put(known[at+2]or'',day,by,day-125))
 end
 elseif not most then
-add(key,{(string.gsub(field,'^(%S+ %S+).*','%1 ~ ~ ~'))},{by},day,1)
+local kind=string.gsub(field,'^(%S+ %S+).*','%1 ~ ~ ~')
+rest[kind]=(rest[kind]or 0)+by
 end
 end
-redis.call('HSET',key,'#',size,unpack(changes))
-if not known[1]then return redis.call('EXPIRE',key,${KEEP_SECONDS})end
+if next(rest)then
+local kinds,sums={},{}
+for kind,sum in pairs(rest)do
+kinds[#kinds+1]=kind
+sums[#sums+1]=sum
+end
+add(key,kinds,sums,day,1)
+end
+writes[#writes+1]={key,not known[1]and ${KEEP_SECONDS},size,changes}
+return not known[1]
 end
 local fields,counts={},{}
 for i=3,#ARGV,2 do
@@ -79,19 +93,29 @@ counts[#counts+1]=ARGV[i+1]+0
 end
 if KEYS[3]then add(KEYS[3],fields,counts)end
 for i=#fields,ARGV[2]+1,-1 do fields[i]=nil end
-if add(KEYS[1],fields,counts,now%1440)then
+local is_first=add(KEYS[1],fields,counts,now%1440)
+for _,each in ipairs(writes)do
+if each[2]then redis.call('EXPIRE',each[1],each[2])end
+end
+for _,each in ipairs(writes)do
+redis.call('HSET',each[1],'#',each[3],unpack(each[4]))
+if each[2]then redis.call('EXPIRE',each[1],each[2])end
+end
+if is_first then
 for _,field in ipairs(redis.pcall('HKEYS',KEYS[2]))do
 if string.find(field,'^[hm] ')then redis.pcall('HDEL',KEYS[2],field)end
 end
 end
 `
 
+export const addCountsText = WRITES + addCountsBody
+
 /** A test compares the digests with the text. */
 export const addCountsScript = restoreScript({
   text: addCountsText,
   sha1: {
-    keyLocking: 'da45a56e7561711cc94daf0ddd80f0c5f39c1b97',
-    plain: 'a1efe8d251a716f08f82241da6e23661282b4d29',
+    keyLocking: '42235bde79d722c8b4fc07d3b888a6bd696ffee5',
+    plain: 'acffaea83cc8b256c7583fe275f9c931cb2db2c8',
   },
 })
 

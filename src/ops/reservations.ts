@@ -42,7 +42,7 @@ export async function readReservations(
   return new Map(stateKeys.map((key, i) => [key, reservationsOf(replies[i]!)]))
 }
 
-/** @param members `<id> <spent_at> <family>=<units> …` */
+/** @param members `<id> <spent_at> <family>=<units> …`, also with `<family>~<record>` */
 function reservationsOf(members: readonly string[]): Reservations {
   const amounts = members.slice(0, MAX_READ).flatMap(member => member.split(' ').slice(2))
   return family => {

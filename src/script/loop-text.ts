@@ -35,6 +35,7 @@ import {
   RESOLVE_POINTER,
   replaceUnknownPlan,
   SETTINGS_OF_REFUND,
+  storeRefundOnce,
 } from './script-text.ts'
 import { declareLife, decodeRecord, INTEGERS, notePause, TTL } from './state-text.ts'
 
@@ -92,9 +93,11 @@ export class LoopText {
   refund(): string {
     const { all, lastArgument } = this.#rules
     const { length } = this.#overridable
+    const { hasSubject } = this.#ruleSet
+    const units = lastArgument + length + 1
     const body = [
       'spent_at = ARGV[1] + 0\n',
-      this.#ruleSet.hasSubject ? '' : countRefundOnce(lastArgument + length + 1, all),
+      hasSubject ? '' : countRefundOnce(units, all),
       this.#readMarks(),
       this.#locateKeys(RECORDS_OF_REFUND),
       this.#fetchValues(),
@@ -104,9 +107,11 @@ export class LoopText {
       this.#applyOverrides('overrides_at', false),
       this.#skipOtherRecords(),
       this.#refundRules(),
+      hasSubject ? '' : storeRefundOnce(units, all),
+      'return reply\n',
     ]
     const ofOverrides = length > 0 ? ['overrides'] : []
-    return this.#assembleScript(['spent_at', '_', ...ofOverrides], 'local now = ARGV[5]\n', body)
+    return this.#assembleScript(['totals', 'spent_at', '_', ...ofOverrides], 'local now = ARGV[5]\n', body)
   }
 
   #assembleScript(names: readonly string[], now: string, body: readonly string[]): string {
@@ -405,7 +410,6 @@ ${this.#writeState()}end
     return [
       `reply, packed, states = { now }, {}, {}\nfor i = 2, ${1 + 2 * all.length} do\nreply[i] = 0\nend\n`,
       this.#forEachIdentity(text),
-      'return reply\n',
     ].join('')
   }
 

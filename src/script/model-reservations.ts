@@ -4,6 +4,7 @@ import type { Rule } from '../config/compile-rule.ts'
 import { reservedKey } from '../store/keys.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import type { RuleEntry } from './rule-set-shape.ts'
+import { writtenNumbers } from './wire.ts'
 
 /** As in reservation-text.ts. */
 const [MAX_ENDED, DROP_EVERY] = [2540, 32]
@@ -32,14 +33,24 @@ function termsOf(key: string, rules: readonly KeyedRule[], entries?: readonly Ru
 const costIn = ({ rule: { settlement, quota }, cost }: BoundRule): number =>
   settlement?.aboveLimit === 'clamp' ? Math.min(cost, quota.burst) : cost
 
-/** The units of a member. */
-function unitsText(rules: readonly { rule: Rule; reserved: number }[]): string {
+/** The units of a member, with the records of rates that are given back. */
+function unitsText(rules: readonly { rule: Rule; reserved: number; record: string }[]): string {
   return rules
     .filter(({ reserved }) => reserved > 0)
     .toSorted((a, b) => (a.rule.family < b.rule.family ? -1 : 1))
-    .map(({ rule, reserved }) => ` ${rule.family}=${reserved}`)
+    .map(({ rule, reserved, record }) => {
+      const units = ` ${rule.family}=${reserved}`
+      return isReleased(rule) && rule.counting.state === 'time' ? `${units} ${rule.family}~${record}` : units
+    })
     .join('')
 }
+
+/** The record of a rule: its tag, or the limit and burst of an override. @param shown the rule without an override, or with its numbers */
+const recordOf = (rule: Rule, shown: Rule): string => writtenNumbers(shown, rule) ?? rule.tag
+
+/** Whether a member names another record of a rule. */
+const hasOtherRecord = (member: string, { family }: Rule, record: string) =>
+  (new RegExp(` ${family}~(\\S+)`).exec(member)?.[1] ?? record) !== record
 
 /** The reservations that have ended, by the key of their set, and the units that each rule gets back. */
 export interface Ended {
@@ -79,7 +90,7 @@ export class ModelReservations {
    * @param asked all rules of the call
    */
   findEnded(
-    applying: readonly { bound: BoundRule }[],
+    applying: readonly { bound: BoundRule; shown: Rule }[],
     asked: readonly KeyedRule[],
     now: number,
     entries?: readonly RuleEntry[],
@@ -106,9 +117,14 @@ export class ModelReservations {
       hasMore: ({ key, rule }) => isReleased(rule) && (byKey.get(key)?.hasMore ?? false),
       unitsOf({ key, rule }) {
         if (!isReleased(rule)) return []
+        const { shown } = applying.find(
+          ({ bound }) => bound.key === key && bound.rule.family === rule.family,
+        )!
         return (byKey.get(key)?.members ?? []).flatMap(member => {
           const units = unitsIn(member, rule)
-          return units > 0 ? [{ units, spent: units, spentAt: Number(member.split(' ')[1]) }] : []
+          return units > 0 && !hasOtherRecord(member, rule, recordOf(rule, shown))
+            ? [{ units, spent: units, spentAt: Number(member.split(' ')[1]) }]
+            : []
         })
       },
     }
@@ -130,7 +146,7 @@ export class ModelReservations {
   /** @returns the units that each rule has reserved */
   reserve(
     id: string,
-    counted: readonly { bound: BoundRule }[],
+    counted: readonly { bound: BoundRule; shown: Rule }[],
     verdicts: readonly Verdict[],
     { now, entries }: { now: number; entries?: readonly RuleEntry[] | undefined },
   ): number[] {
@@ -141,7 +157,9 @@ export class ModelReservations {
         : 0,
     )
     for (const key of new Set(rules.map(({ key }) => key))) {
-      const own = rules.map((bound, i) => ({ ...bound, reserved: reserved[i]! }))
+      const own = counted.map(({ bound, shown }, i) => ({
+        ...{ ...bound, reserved: reserved[i]!, record: recordOf(bound.rule, shown) },
+      }))
       const units = unitsText(own.filter(bound => bound.key === key))
       if (units === '') continue
       const set = this.#sets.get(reservedKey(key)) ?? new Map<string, number>()
@@ -161,19 +179,27 @@ export class ModelReservations {
   /** Drops all reservations of an identity: their units stay as they are. */
   drop = (key: string) => this.#sets.delete(reservedKey(key))
 
-  /** The reservation of a request whose reply was lost; undefined: it is not there. */
-  findLost<Own extends { rule: Rule }>(
+  /**
+   * The reservation of a request whose reply was lost; undefined: it is not there.
+   * @returns as `own` also whether another record has reserved than `record`
+   */
+  findLost<Own extends { rule: Rule; record: string }>(
     key: string,
     { id, lostForMs, own }: { id: string; lostForMs: number; own: readonly Own[] },
     { rules, now, entries }: SettleTerms,
-  ): { spentAt: number; own: (Own & { reserved: number })[] } | undefined {
+  ): { spentAt: number; member: string; own: (Own & { reserved: number; isOther: boolean })[] } | undefined {
     const since = Math.floor(now / 1000) - Math.ceil(lostForMs) + ttlOf(termsOf(key, rules, entries))
     const members = [...(this.#sets.get(reservedKey(key)) ?? [])].filter(([, end]) => end >= since)
     const member = members.find(([member]) => member.startsWith(`${id} `))?.[0]
     if (member === undefined) return undefined
     return {
       spentAt: Number(member.split(' ')[1]),
-      own: own.map(each => ({ ...each, reserved: unitsIn(member, each.rule) })),
+      member,
+      own: own.map(each => ({
+        ...each,
+        reserved: unitsIn(member, each.rule),
+        isOther: hasOtherRecord(member, each.rule, each.record),
+      })),
     }
   }
 
@@ -183,15 +209,17 @@ export class ModelReservations {
     request: {
       id: string
       spentAt: number
-      own: readonly { rule: Rule; reserved: number }[]
+      own: readonly { rule: Rule; reserved: number; record: string }[]
       isRenewal: boolean
+      /** If it was found by its id. */
+      member?: string
     },
     terms: SettleTerms,
   ): boolean {
     const { id, spentAt, own, isRenewal } = request
     const { rules, now, entries } = terms
     const units = unitsText(own)
-    const member = `${id} ${spentAt}${units}`
+    const { member = `${id} ${spentAt}${units}` } = request
     const set = this.#sets.get(reservedKey(key))
     const end = set?.get(member)
     if (units === '' || end === undefined || end <= now / 1000) return false

@@ -242,7 +242,10 @@ export class ScriptModel {
       if (jobKey !== undefined && !this.#jobs.delete(jobKey)) continue
       for (const key of keys) {
         const known = rules
-          .map((rule, i) => ({ rule: rule.rule, i, ...amounts[i]! }))
+          .map((each, i) => ({
+            ...{ rule: each.rule, i, isOther: false, ...amounts[i]! },
+            record: recordThen(each, overrides, now),
+          }))
           .filter(({ i }) => rules[i]!.key === key)
         const asked = { spentAt: request.spentAt, own: known }
         const found =
@@ -255,9 +258,9 @@ export class ScriptModel {
         const { spentAt, own } = found
         applied += 1
         if (isRenewal) continue
-        for (const { i, reserved, actual } of own) {
+        for (const { i, reserved, actual, isOther } of own) {
           if (reserved === 0 || actual === reserved) continue
-          if (actual < reserved && hasOtherRecord(rules[i]!, overrides, now)) continue
+          if (actual < reserved && (isOther || hasOtherRecord(rules[i]!, overrides, now))) continue
           const most = MAX_DEBT * counted[i]!.rule.quota.burst
           const changed =
             actual > reserved
@@ -409,6 +412,19 @@ function hasOtherRecord(
   if (rule.counting.state !== 'time' || written === UNKNOWN_NUMBERS) return false
   const numbers = overrideFor(rule, overrides, now)?.numbers
   return written !== (numbers && `${numbers.limit},${numbers.burst}`)
+}
+
+/**
+ * The record in which a request was counted, as members of reservations name it. If its reply was lost, that of now.
+ */
+function recordThen(
+  { rule, written }: Pick<RefundedRule, 'rule' | 'written'>,
+  overrides: readonly Override[],
+  now: number,
+): string {
+  if (written !== UNKNOWN_NUMBERS) return written ?? rule.tag
+  const numbers = overrideFor(rule, overrides, now)?.numbers
+  return numbers ? `${numbers.limit},${numbers.burst}` : rule.tag
 }
 
 function applyOverriddenNumbers(

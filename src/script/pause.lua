@@ -36,6 +36,9 @@ if ends > 0 then
   ends = math.max(before, ceil_to_ms(now + ends))
 end
 if ends ~= before then
+  -- Only SETEX changes the state, also in place of DEL. Before the entry, it is written as it was: if Redis refuses that, there is no entry.
+  local life = life_until(math.max(idle_at, before))
+  redis.call('SETEX', KEYS[1], string.format('%d', state and spread(life) or 1), state or '')
   if before == 0 or ends == 0 or ends - before >= 1000000 then
     audit()
   end
@@ -46,11 +49,7 @@ if ends ~= before then
     idle_at = math.max(idle_at, ends)
   end
   kept = kept .. reserved
-  if kept == '' then
-    redis.call('DEL', KEYS[1])
-  else
-    local life = life_until(idle_at)
-    redis.call('SETEX', KEYS[1], string.format('%d', spread(life)), kept)
-  end
+  life = life_until(idle_at)
+  redis.call('SETEX', KEYS[1], string.format('%d', kept ~= '' and spread(life) or 1), kept)
 end
 return { now, ends }

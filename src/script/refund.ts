@@ -2,7 +2,8 @@
  * The wire format of the script that gives back all or some of the units that one request has spent.
  *
  * A refund with an id has an effect once, from whichever isolate and however often it is sent: its units are all that were given back of
- * the request so far. The store keeps these totals in a hash, and gives back only what they grow by.
+ * the request so far. The store keeps these totals in a hash, and gives back only what they grow by. They are written after the states: as long as
+ * a command fails, nothing is given back, and the same refund can be sent again.
  *
  *     KEYS     the record of the consumer if ARGV[3] is 'consumer'; then states and logs as in decide.ts; then the hash of
  *              totals, if the refund has an id

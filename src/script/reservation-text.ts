@@ -2,6 +2,9 @@
  * The Lua text about the reservations of an identity: units of requests whose cost is known only afterwards (settle.ts). They are in the state
  * (reserved-records.ts), as far as there is room, or members of a sorted set: `<reservationId> <spent_at> <family>=<units> …`, with the time of its end (ms) as score. Families
  * are in alphabetical order, so that a config with the same rules in another order can settle it.
+ *
+ * If the units of a rate are given back at the end, ` <family>~<record>` follows its units: the limit and burst of the override under which it has
+ * reserved, or the tag. Its record then is another one under other numbers, and gets nothing back. Members of earlier versions do not have this.
  */
 import { ABSENT } from './constants.ts'
 import { expandMacros, type Locals, literal, nameInLiteral } from './lua-text.ts'
@@ -59,6 +62,25 @@ export const isReleased = ({ settlement }: RuleText) => settlement?.onUnsettled 
 export const isOverridable = ({ settlement, takesOverrides }: RuleText) =>
   settlement !== undefined && takesOverrides
 
+/** Whether members name the record of the rule. */
+const namesRecord = (rule: RuleText) => isReleased(rule) && hasRecordOfLimit(rule)
+
+/** The local with the tag of the rule without an override, where overrides are applied. */
+export const tagOfPlan = (rule: RuleText) =>
+  rule.takesOverrides && namesRecord(rule) ? rule.of('tag_of_plan') : undefined
+
+/** Lua expression of the record under the numbers of now, after overrides were applied. */
+const recordOf = (rule: RuleText) =>
+  rule.takesOverrides ? `(${rule.of('written')} or ${rule.tag})` : rule.tag
+
+/** Lua expression of the part of a member after its units, or nothing. @param record Lua expression */
+const recordPart = (rule: RuleText, record: string) =>
+  namesRecord(rule) ? ` .. ' ${nameInLiteral(rule.family)}~' .. ${record}` : ''
+
+/** Lua condition: whether a member names another record. */
+const hasOtherRecord = (rule: RuleText, member: string) =>
+  `(match(${member}, ' ${nameInLiteral(rule.family)}~(%S+)') or ${recordOf(rule)}) ~= ${recordOf(rule)}`
+
 /** Reserves at most the whole limit. */
 export function clampCost(rule: RuleText): string {
   const { of, lua, variants } = rule
@@ -71,7 +93,13 @@ export function clampCost(rule: RuleText): string {
 export interface Amounts {
   /** The rules of the rule set that have a settlement. */
   settled: readonly RuleText[]
+  /** ARGV of the limit and burst of the override under which the requests were counted. */
+  writtenOf(rule: RuleText): string
 }
+
+/** The record in which the requests of a call have reserved, as Lua. */
+const recordOfRequest = (rule: RuleText, { writtenOf }: Amounts) =>
+  rule.takesOverrides ? `(${writtenOf(rule)} ~= '' and ${writtenOf(rule)} or ${tagOfPlan(rule)})` : rule.tag
 
 /** ARGV of what a rule has reserved in the request at `at`. */
 const reservedIn = ({ settled }: Amounts, { ruleNumber }: RuleText) =>
@@ -160,7 +188,7 @@ end
     return `
 for j = 1, #${this.#ended} do
 local at, units = match(${this.#ended}[j], ' (%d+).- ${nameInLiteral(family)}=(%d+)')
-if at then
+if at${namesRecord(rule) ? ` and not (${hasOtherRecord(rule, `${this.#ended}[j]`)})` : ''} then
 spent_at = at + 0
 ${of('units')}, ${of('spent')} = units + 0, units + 0
 ${rule.section('refund')}${of('settled')} = true
@@ -202,14 +230,15 @@ end
   reserve(afterState: boolean): string {
     if (!this.isUsed) return ''
     const key = `KEYS[${this.#key}]`
-    const parts = this.#rules.map(({ of, family }) =>
-      `
+    const parts = this.#rules.map(rule => {
+      const { of, family } = rule
+      return `
 if ${of('mark')} ~= ${ABSENT} and ${of('retry_after')} == 0 and ${of('cost')} > 0 then
 ${of('reserved')} = ${of('cost')}
-units = units .. ' ${nameInLiteral(family)}=' .. format('%.0f', ${of('cost')})
+units = units .. ' ${nameInLiteral(family)}=' .. format('%.0f', ${of('cost')})${recordPart(rule, recordOf(rule))}
 end
-`.trimStart(),
-    )
+`.trimStart()
+    })
     return `
 if ${this.#key} then
 ${this.#tryDropping()}if ${afterState ? this.#spilled : "reservation ~= ''"} then
@@ -247,7 +276,7 @@ ${this.#dropGivenBack()}end
     const ended = this.#ended
     const isPartial = this.#released.map(({ of }) => `${of('mark')} == ${ABSENT}`)
     const strip = this.#rules.map(rule => {
-      const text = `rest = string.gsub(rest, ' ${nameInLiteral(rule.family)}=%d+', '')\n`
+      const text = `rest = string.gsub(rest, ' ${nameInLiteral(rule.family)}[=~]%S+', '')\n`
       return isReleased(rule) ? `if ${rule.of('mark')} ~= ${ABSENT} then\n${text}end\n` : text
     })
     const keepOthers = `
@@ -444,21 +473,26 @@ end
   /** Finds the members of the request at `at` and of those after it, by their index in ARGV. */
   #findInSet(key: string, amounts: Amounts): string {
     const width = 3 + 2 * amounts.settled.length
-    const units = this.#rules.map(rule => {
-      const reserved = reservedIn(amounts, rule)
-      return `(${reserved} ~= '0' and ' ${nameInLiteral(rule.family)}=' .. ${reserved} or '')`
-    })
+    const units = (hasRecords: boolean) => {
+      const parts = this.#rules.map(rule => {
+        const reserved = reservedIn(amounts, rule)
+        const record = hasRecords ? recordPart(rule, recordOfRequest(rule, amounts)) : ''
+        return `(${reserved} ~= '0' and ' ${nameInLiteral(rule.family)}=' .. ${reserved}${record} or '')`
+      })
+      return parts.join(' .. ')
+    }
+    const add = (units: string) => `
+all[#all + 1] = ARGV[at] .. ' ' .. ARGV[at + 1] .. ${units}
+places[#places + 1] = at
+`
     return `
 local all, places, lost = {}, {}, {}
 for at = at, #ARGV, ${width} do
 if ARGV[at + 2] == 'lost' then
 lost[ARGV[at]] = at
 else
-local units = ${units.join(' .. ')}
-if units ~= '' then
-all[#all + 1] = ARGV[at] .. ' ' .. ARGV[at + 1] .. units
-places[#places + 1] = at
-end
+local units = ${units(false)}
+if units ~= '' then${this.#rules.some(namesRecord) ? add(units(true)) : ''}${add('units')}end
 end
 end
 ${this.#findLost(key, amounts)}local ends = #all > 0 and redis.call('ZMSCORE', ${key}, unpack(all)) or {}
@@ -478,7 +512,7 @@ end
 local units = match(found[j], ' ${nameInLiteral(rule.family)}=(%d+)')
 ${reservedIn(amounts, rule)} = units or '0'
 ${actualIn(amounts, rule)} = units and ${actualIn(amounts, rule)} or '0'
-`.trimStart(),
+${namesRecord(rule) ? `if units and ${hasOtherRecord(rule, 'found[j]')} then\n${actualIn(amounts, rule)} = math.max(${actualIn(amounts, rule)}, units)\nend\n` : ''}`.trimStart(),
     )
     const since = `format('%.0f', (now - now % 1000) / 1000 - lost_for + ${literal(this.ttlMs)})`
     return `

@@ -23,6 +23,7 @@ import {
   hasRecordOfLimit,
   isOverridable,
   ReservationText,
+  tagOfPlan,
   tryTo,
   undoStates,
 } from './reservation-text.ts'
@@ -46,6 +47,7 @@ import {
   RESOLVE_POINTER,
   replaceUnknownPlan,
   SETTINGS_OF_REFUND,
+  storeRefundOnce,
 } from './script-text.ts'
 import { UNKNOWN_NUMBERS } from './settle.ts'
 import { ID_LETTERS } from './settle-along.ts'
@@ -136,7 +138,11 @@ class RuleSetText {
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
       this.#applyPlan(hasSubject ? "subject ~= '' and not is_unknown" : undefined),
       hasSubject ? this.#skipRulesOnRequests() : '',
-      this.#applyOverrides(hasSubject ? 'overrides_at and not is_unknown' : 'overrides_at', true),
+      this.#applyOverrides(
+        hasSubject ? 'overrides_at and not is_unknown' : 'overrides_at',
+        true,
+        this.#rules.filter(tagOfPlan),
+      ),
       'admitted = true\n',
       ...this.#identities.map((identity, i) => this.#checkIdentity(identity, this.#reservations[i]!)),
       this.#endDecision(),
@@ -185,9 +191,20 @@ class RuleSetText {
           spend: rule => (spendsEarly(rule) ? '' : rule.section('refund')),
         }),
       ),
+      this.#ruleSet.hasSubject ? '' : storeRefundOnce(first + 1, this.#rules),
       `return { now${this.#rules.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0`).join('')} }\n`,
     ]
-    const names = ['spent_at', 'plan', 'values', 'place', 'settings', 'overrides_at', 'changes', '_']
+    const names = [
+      'totals',
+      'spent_at',
+      'plan',
+      'values',
+      'place',
+      'settings',
+      'overrides_at',
+      'changes',
+      '_',
+    ]
     return this.#assembleScript(names, 'local now = ARGV[5]\n', body)
   }
 
@@ -195,7 +212,10 @@ class RuleSetText {
     const settled = this.#settled()
     const overridable = this.#rules.filter(isOverridable)
     const first = 6 + this.#withArgument().length
-    const amounts: Amounts = { settled }
+    const amounts: Amounts = {
+      settled,
+      writtenOf: rule => `ARGV[${first + overridable.indexOf(rule)}]`,
+    }
     const firstRequest = first + overridable.length
     const latestOf = (i: number) =>
       this.#reservations[i]!.isUsed ? this.#locals.of(`latest_${i + 1}`) : undefined
@@ -205,6 +225,7 @@ class RuleSetText {
       this.#fetchValues(),
       SETTINGS_OF_REFUND,
       this.#applyPlan(),
+      ...overridable.map(rule => (tagOfPlan(rule) ? `${tagOfPlan(rule)} = ${rule.tag}\n` : '')),
       this.#applyOverrides('overrides_at', false, overridable),
       ...overridable.map(
         ({ of }, i) =>

@@ -56,8 +56,9 @@ export const SETTINGS_OF_REFUND =
   "overrides_at = find(settings, 'override=', 1, true)\nend\nplan = ARGV[4]\n"
 
 /**
- * Replaces the totals of a refund with an id (refund.ts) by what they grow by, and stores them: ` abc=5 xyz=2`, by the families of rules.
- * Those of rules that another deployment has are kept.
+ * Replaces the totals of a refund with an id (refund.ts) by what they grow by: ` abc=5 xyz=2`, by the families of rules. Those of rules that
+ * another deployment has are kept. `storeRefundOnce` stores them after the states. Here they are stored as they are, so that a Redis that refuses
+ * this has given nothing back. The expiry never becomes shorter, because another deployment may need it longer.
  * @param first index in ARGV of the units of the first rule
  */
 export function countRefundOnce(first: number, rules: readonly { family: string }[]): string {
@@ -66,7 +67,11 @@ export function countRefundOnce(first: number, rules: readonly { family: string 
 if ARGV[${id}] then
 (function()
 local key = KEYS[#KEYS]
-local totals = redis.call('HGET', key, ARGV[${id}]) or ''
+local kept = redis.call('HMGET', key, ARGV[${id}], '${KEEP_FIELD}')
+local keep = format('%.0f', math.max(kept[2] or 0, ARGV[${id + 1}]))
+totals = kept[1] or ''
+redis.call('HSET', key, ARGV[${id}], totals, '${KEEP_FIELD}', keep)
+redis.call('EXPIRE', key, keep)
 local families = {${rules.map(({ family }) => literal(family)).join(', ')}}
 for i = 1, #families do
 local at, name = ${first - 2} + 2 * i, ' ' .. families[i] .. '='
@@ -75,12 +80,17 @@ local total = math.max(before, ARGV[at] + 0)
 totals = string.gsub(totals, name .. '%d+', '') .. name .. format('%.0f', total)
 ARGV[at], ARGV[at + 1] = total - before, ARGV[at + 1] - before
 end
-redis.call('HSET', key, ARGV[${id}], totals)
-redis.call('EXPIRE', key, ARGV[${id + 1}])
 end)()
 end
 `.trimStart()
 }
+
+/** In the hash of totals: how long it is kept (s). No id has this name. */
+const KEEP_FIELD = 'keep'
+
+/** Stores the totals. @param first as for `countRefundOnce` */
+export const storeRefundOnce = (first: number, rules: readonly unknown[]) =>
+  `if totals then\nredis.call('HSET', KEYS[#KEYS], ARGV[${first + 2 * rules.length}], totals)\nend\n`
 
 /**
  * Replaces a plan that the config does not have by the default plan.

@@ -7,6 +7,8 @@
  *
  *     <reservationId> <spent_at> <family>=<units> <family>=<units> …
  *
+ * Members with rates whose units are given back also name their records (reservation-text.ts).
+ *
  * Only the removal of the records or the member settles it, in the same script. So each reservation is settled at most once, however often the
  * message is sent and by which isolate, and messages need no order. A reservation that has ended is not settled: its units stay spent, or the next
  * decision of the identity gives them back.

@@ -33,7 +33,7 @@
  *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
  *     …:state…:log:<tag>:mid               hash    the chunks of a long log
  *     …:state…:reserved                    zset    the units that requests have reserved, by when they end (src/script/settle.ts)
- *     …:state…:refunds:<number>            hash    the units that were given back of single calls of a limit by name (src/script/refund.ts)
+ *     …:state…:refunds:<number>            hash    the units that were given back of calls of a limit by name, by the minute of the call (src/set-ups/limits/refund-once.ts)
  *     …:state…:held:<tag>                  string  the units that isolates hold under a `concurrency` rule (src/algorithms/concurrency.lua)
  *
  * Nothing writes `sluice:{probe}:none`: deleting it shows whether the store takes changes.
@@ -181,7 +181,7 @@ export const jobKey = (owner: { consumer: string } | { address: string }, digest
 /** The key of the reservations of an identity. */
 export const reservedKey = (stateKey: string) => `${stateKey}:reserved`
 
-/** The key of the units that were given back of single calls in one of several times. */
+/** The key of the units that were given back of single calls. @param time number of the time in which they were decided */
 export const refundsKey = (stateKey: string, time: number) => `${stateKey}:refunds:${time}`
 
 /** The key of the chunks of a long log. @param logKey its side key */

@@ -17,7 +17,7 @@ import {
 import { keepScript } from '../../src/limiter/reservations/jobs.ts'
 import { settlementOf } from '../../src/limiter/reservations/outbox.ts'
 import { reservationOf } from '../../src/limiter/reservations/reservation.ts'
-import type { Subject, Verdict } from '../../src/script/evaluation.ts'
+import type { Evaluation, Outcome, Subject, Verdict } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import { settledIn } from '../../src/script/reservation-wire.ts'
 import { PER_SETTLED } from '../../src/script/rule-set-shape.ts'
@@ -420,6 +420,119 @@ describeOnRedisEngine('a settlement under another override than the request', fr
     expect(await engine.ask(prepareSettle(timed))).toEqual(model.settle(timed))
     const { outcome: now } = await decide(1, 'request00003', 'peek')
     expect(now.verdicts[0]).toMatchObject({ remaining: left })
+  })
+})
+
+describeOnRedisEngine('a reservation that ends under other numbers than those of its request', fresh => {
+  const inputOf = (limit: number): RuleInput => ({
+    ...{ name: 'a', by: 'consumer', algorithm: 'gcra', limit, period: '365d' },
+  })
+  const ruleOf = (limit: number): Rule => ({
+    ...rulesOf(inputOf(limit))[0]!,
+    settlement: { ttlMs: 60_000, onUnsettled: 'release', aboveLimit: 'clamp' },
+  })
+  const END = NOON + 61e6
+
+  async function start() {
+    const [engine, model, consumer] = [await fresh(), new ScriptModel(), newCaller()]
+    const key = consumerStateKey(consumer)
+    const subject: Subject = { kind: 'token', consumerKey: consumerKey(consumer), plan: 'free' }
+    return {
+      ...{ engine, key },
+      async setOverride(limit: number | undefined) {
+        const record = formatConsumer({
+          overrides: limit === undefined ? [] : [overrideOf(inputOf(1000), { limit })],
+        })
+        model.setRecord(subject.consumerKey, record)
+        await engine.setRecord(subject.consumerKey, record)
+      },
+      async ask(
+        cost: number,
+        now: number,
+        { limit = 1000, verb = 'decide' as 'decide' | 'peek', inModel = true } = {},
+      ) {
+        const rule = ruleOf(limit)
+        const ruleSet = ruleSetOf([{ rule, key }], { plans: ['free'], hasSubject: true })
+        const evaluation = {
+          ...{ ruleSet, subject, now },
+          ...{ rules: [bound(rule, key, cost, now / 1e3)], reservationId: `request${cost}`.padEnd(12, '0') },
+        }
+        const outcome = await engine.ask(prepareDecide(evaluation, verb))
+        if (inModel) expect(outcome).toEqual(model.decide(evaluation, verb))
+        return { evaluation, outcome, remaining: outcome.verdicts[0]!.remaining }
+      },
+      async settle({ evaluation, outcome }: { evaluation: Evaluation; outcome: Outcome }, actual: number) {
+        const reservation = reservationOf(evaluation, outcome)!
+        const amounts = [{ reserved: outcome.verdicts[0]!.reserved!, actual }]
+        const settlement = { ...settlementOf(reservation, { amounts }, NOON / 1e3, NOON), now: NOON }
+        const result = await engine.ask(prepareSettle(settlement))
+        expect(result).toEqual(model.settle(settlement))
+        return result.applied
+      },
+    }
+  }
+
+  it.each<[string, before: number | undefined, after: number | undefined, left: number]>([
+    ['gives nothing back to the bucket of an override that has begun', undefined, 2000, 1700],
+    ['gives nothing back to the bucket of the config after an override has ended', 2000, undefined, 700],
+    ['gives nothing back to the bucket of the next override', 2000, 3000, 2700],
+    ['gives back under the same override', 2000, 2000, 1700],
+    ['gives back without an override', undefined, undefined, 700],
+  ])('%s', async (_, before, after, left) => {
+    const { ask, settle, setOverride, engine, key } = await start()
+    await setOverride(before)
+    await ask(500, NOON)
+    await setOverride(after)
+    await settle(await ask(300, NOON), 300)
+    expect((await ask(1, END, { verb: 'peek' })).remaining).toBe(left)
+    expect((await ask(1, END)).remaining).toBe(left - 1)
+    expect(await engine.send(['ZCARD', reservedKey(key)])).toBe(1)
+  })
+
+  it('gives nothing back to the bucket of a later deployment', async () => {
+    const { ask, settle } = await start()
+    await ask(500, NOON)
+    const second = await ask(300, NOON, { limit: 400 })
+    expect(second.remaining).toBe(100)
+    await settle(second, 300)
+    expect((await ask(7, END, { limit: 400 })).remaining).toBe(93)
+    expect((await ask(1, END, { verb: 'peek' })).remaining).toBe(500)
+  })
+
+  it('is settled under its own numbers', async () => {
+    const { ask, settle, setOverride } = await start()
+    await setOverride(2000)
+    const first = await ask(500, NOON)
+    expect(await settle(first, 100)).toBe(1)
+    const second = await ask(501, NOON)
+    await setOverride(3000)
+    expect(await settle(second, 600)).toBe(1)
+    expect((await ask(1, NOON, { verb: 'peek' })).remaining).toBe(2901)
+    await setOverride(2000)
+    expect((await ask(1, NOON, { verb: 'peek' })).remaining).toBe(2000 - 100 - 501)
+  })
+
+  it('of an earlier version, whose members name no record, is settled and given back as before', async () => {
+    const { ask, settle, engine, key } = await start()
+    const withoutRecord = async () => {
+      const [member, end] = (await engine.send([
+        'ZRANGE',
+        reservedKey(key),
+        '0',
+        '-1',
+        'WITHSCORES',
+      ])) as Buffer[]
+      await engine.send(['DEL', reservedKey(key)])
+      const text = String(member)
+      expect(text).toMatch(/ \w+=\d+ \w+~\w+$/)
+      await engine.send(['ZADD', reservedKey(key), String(end), text.replace(/ \w+~\w+$/, '')])
+    }
+    const first = await ask(500, NOON)
+    await withoutRecord()
+    expect(await settle(first, 100)).toBe(1)
+    await ask(300, NOON, { inModel: false })
+    await withoutRecord()
+    expect((await ask(1, END, { inModel: false })).remaining).toBe(899)
   })
 })
 

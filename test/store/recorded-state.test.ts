@@ -67,7 +67,7 @@ const KINDS: Readonly<Record<string, RegExp | string>> = {
   'sluice:{stats}:total': /^\{stats\}:total$/,
   'sluice:{audit}': /^\{audit\}$/,
   'sluice:{audits}': BY_CLUSTER,
-  'sluice:{c:<consumer>}:job:<sha256>': 'the versions before it have written none',
+  'sluice:{c:<consumer>}:job:<sha256>': 'the recorded versions did not have it',
   '…:state…:log:<tag>': /:state.*:log:\w{3}$/,
   '…:state…:log:<tag>:mid': /:state.*:log:\w{3}:mid$/,
   '…:state…:reserved': /:state.*:reserved$/,

@@ -33,7 +33,7 @@ export interface Reservation {
   readonly plan?: string | undefined
   /** When it was admitted, by the clock of the store (µs). */
   readonly spentAt: number
-  /** Whether it has also reserved under rules that a later deployment has removed. Then the store finds it by its id alone. */
+  /** Whether it has also reserved under rules that a later deployment has removed, or whose record is another one now. Then the store finds it by its id alone. */
   readonly isPartial?: boolean
 }
 

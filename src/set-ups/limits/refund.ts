@@ -64,7 +64,7 @@ export function createRefunding(options: RefundingOptions): (guard?: CallGuard) 
         return [{ ...bindRule(rule, key, units, nowMs()), units, spent, before }]
       })
       if (refunds.length === 0) return { ...showResult(name, identity, { at: 0, verdicts: [] }), ...changed }
-      const once = id === undefined ? undefined : refundOnce(id, at, keyed)
+      const once = id === undefined ? undefined : refundOnce(decision, id, keyed)
       const rules = refunds.map(({ before, units, spent, ...bound }): RefundedRule => {
         const ofAll = once ? before : 0
         return { ...bound, units: ofAll + units, spent: ofAll + spent }

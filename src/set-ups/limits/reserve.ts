@@ -89,7 +89,11 @@ function reservationFor(
     const units = Object.hasOwn(reserved, rule.name) ? reserved[rule.name]! : 0
     return units > 0 && rule.settlement ? [{ rule, key, mode: 'enforce' as const, reserved: units }] : []
   })
-  return { id, ruleSet, rules, spentAt: at, isPartial: rules.length < Object.keys(reserved).length }
+  // A reservation that is given back at the end names its records.
+  const isPartial =
+    rules.length < Object.keys(reserved).length ||
+    rules.some(({ rule }) => !isSameRecord(rule as LimitRule, decision))
+  return { id, ruleSet, rules, spentAt: at, isPartial }
 }
 
 /**

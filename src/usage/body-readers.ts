@@ -45,25 +45,23 @@ type CreateBodyReader = (
 ) => BodyReader
 
 /** What is read for usage, by name. */
-const USAGE_PATHS = [['usage'], ['status'], ['object'], ['id']] as const
-/** A stream of Gemini without `alt=sse` is a list. */
-const GEMINI_PATHS = [['usageMetadata'], [EACH, 'usageMetadata']] as const
+const USAGE_PATHS: readonly JsonPath[] = [
+  ...[['usage'], ['status'], ['object'], ['id'], ['type'], ['usageMetadata']],
+  // A stream of Gemini without `alt=sse` is a list.
+  [EACH, 'usageMetadata'],
+]
 
 /** Reads a body that is one JSON value. */
 export const readerOfJson: CreateBodyReader = (sources, usages, _, __, onBadTokens) => {
   const paths = pathsOf(sources)
-  const ofUsage: readonly JsonPath[] = [
-    ...(usages.size > 0 ? USAGE_PATHS : []),
-    ...(usages.has('gemini') ? GEMINI_PATHS : []),
-  ]
-  const values = createJsonValues([...paths.map(([, path]) => path), ...ofUsage])
+  const values = createJsonValues([...paths.map(([, path]) => path), ...(usages.size > 0 ? USAGE_PATHS : [])])
   return {
     feed: bytes => values.feed(bytes),
     end() {
       values.end()
       const found = values.found.slice(paths.length).map(each => each?.value)
-      const [usage, status, object, id, ofOne, ofLast] = found
-      const json = { usage, status, object, id, usageMetadata: ofOne ?? ofLast }
+      const [usage, status, object, id, type, ofOne, ofLast] = found
+      const json = { usage, status, object, id, type, usageMetadata: ofOne ?? ofLast }
       for (const reader of usages.values()) if (!reader.read(json)) onBadTokens()
     },
     valueOf: unit => values.found[paths.findIndex(([name]) => name === unit)]?.value,

@@ -69,7 +69,9 @@ describe('the table of fields', () => {
 
   it('has every field that the code reads', () => {
     const code = readFileSync(new URL('../../src/usage/formats.ts', import.meta.url), 'utf8')
-    const read = code.match(/\b[a-z]+(_[a-z]+)*_(tokens|groq|details)\b|\bcompaction\b|\b(?!is)\w+TokenCount\b/g)!
+    const read = code.match(
+      /\b[a-z]+(_[a-z]+)*_(tokens|groq|details)\b|\bcompaction\b|\b(?!is)\w+TokenCount\b/g,
+    )!
     expect([...new Set(read)].filter(field => !table.includes(field))).toEqual([])
     expect(new Set(read).size).toBeGreaterThan(9)
   })

@@ -292,6 +292,35 @@ describe('the usage of a reply', () => {
     expect((await reader.end('cancelled')).isPartial).toBe(true)
   })
 
+  it.each(['\n', '\r', '\r\n'])(
+    'is read in an event above the bound, and behind it: line ends %j',
+    async end => {
+      const usage = { input_tokens: 40, output_tokens: 30 }
+      const output = [{ result: 'data: x'.repeat(300) }]
+      const response = { id: 'resp_1', object: 'response', status: 'completed', output, usage }
+      const large = `event: response.completed${end}data: ${JSON.stringify({ response })}${end}${end}`
+      const first = `data: {"n":1}${end}${end}`
+      const last = `data: {"choices":[],"usage":{"prompt_tokens":8,"completion_tokens":1}}${end}${end}`
+      const read = async (text: string, size: number) => {
+        const reader = createUsageReader(bothOf('chat'), sse(), { maxEventBytes: 1000 })
+        const bytes = new TextEncoder().encode(text)
+        for (let at = 0; at < bytes.length; at += size) void reader.see(bytes.slice(at, at + size))
+        return await reader.end('complete')
+      }
+      for (const size of [1, 7, 100, 1200, 9999]) {
+        const report = {
+          amounts: { tokens: 70 },
+          isPartial: false,
+          job: { id: 'resp_1', isOver: true },
+          problems: [],
+        }
+        expect(await read(first + large, size)).toMatchObject(report)
+        expect(await read(large.trimEnd(), size)).toMatchObject(report)
+        expect(await read(large + last, size)).toMatchObject({ amounts: { tokens: 9 }, problems: [] })
+      }
+    },
+  )
+
   it('has no length on its way if the usage chunk is taken out', () => {
     const lengthAfter = (type: string, hidesUsage: boolean) => {
       const headers = new Headers({ 'content-type': type, 'content-length': '5' })
@@ -604,18 +633,6 @@ describe('what cannot be read', () => {
     const largeText = (bytes: number) => `{"data":["${'x'.repeat(bytes)}"${end}`
     expect(await read(largeText(1_000_000))).toEqual([7, []])
     expect(await read(largeText(11_000_000))).toEqual([undefined, ['unreadable']])
-  })
-
-  it('is an event above the bound; the events after it are read', async () => {
-    const large = `data: {"usage":{"prompt_tokens":1},"text":"${'data: x'.repeat(300)}"}`
-    const last = 'data: {"choices":[],"usage":{"prompt_tokens":8,"completion_tokens":1}}'
-    const bytes = new TextEncoder().encode(`${large}\n\n${last}\n\n`)
-    for (const size of [1, 7, 100]) {
-      const reader = createUsageReader(bothOf('chat'), sse(), { maxEventBytes: 1000 })
-      for (let at = 0; at < bytes.length; at += size) void reader.see(bytes.slice(at, at + size))
-      const report = await reader.end('complete')
-      expect([report.tokens?.input, reasonsOf(report)]).toEqual([8, ['event-too-large']])
-    }
   })
 
   it('has no text of the body in its details', async () => {

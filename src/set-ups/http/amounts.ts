@@ -13,6 +13,7 @@ import type { ActualOf } from '../../limiter/reservations/reservation.ts'
 import type { Log } from '../../log.ts'
 import { sha256 } from '../../sha256.ts'
 import { jobKey } from '../../store/keys.ts'
+import { choosesReply } from '../../usage/partial-reply.ts'
 import { isRead } from '../../usage/reads.ts'
 import type { Amounts, Job } from '../../usage/usage.ts'
 import { anyEstimated, estimatesFromBody, readsJobs } from './amounts-needed.ts'
@@ -29,7 +30,7 @@ import type { createEstimateAmounts } from './estimate-amounts.ts'
 import { type EstimatedRequest, withoutBody } from './estimated-request.ts'
 import { type Forwarded, replyToGoneClient } from './forward.ts'
 import { httpMethodsOf } from './methods.ts'
-import { problem } from './problem.ts'
+import { type Problem, problem } from './problem.ts'
 import type { Reporting } from './report.ts'
 import { type Cost, costWithoutReply, createAmountSettler, type SettleParts } from './settle-amounts.ts'
 import { createReadOn, createTapPump } from './tap-pump.ts'
@@ -81,17 +82,27 @@ function withAmounts(
     : async (request: Request, _: Caller, __: unknown, amounts: Amounts): Promise<EstimatedRequest> =>
         withoutBody(request, amounts)
 
-  /** The rules that count nothing for a request, because it only reads what was made before, and those of them that count the jobs which it may read. */
+  /**
+   * The rules that count nothing for a request, because it only reads what was made before, and those of them that count the jobs which it may
+   * read. `choosing`: what lets the reply have no usage.
+   */
   function freeRules(request: Request, rules: readonly GatewayRule[]) {
+    let choosing: string | undefined
     const reads = rules.map(({ unit }) => {
       const actual = units.get(unit)?.actual
       if (typeof actual !== 'object' || !('usage' in actual)) return false
       const url = new URL(request.url)
       const isOverridden = httpMethodsOf(request, url).length > 1
-      return !isOverridden && isRead(actual.usage, request, url.pathname)
+      const read = !isOverridden && isRead(actual.usage, request, url.pathname)
+      if (!read) choosing ??= choosesReply(actual.usage, request, url)
+      return read
     })
     const jobRules = rules.filter((_, i) => reads[i] === 'job')
-    return { free: rules.filter((_, i) => reads[i]), jobRules: jobRules.length > 0 ? jobRules : undefined }
+    return {
+      free: rules.filter((_, i) => reads[i]),
+      jobRules: jobRules.length > 0 ? jobRules : undefined,
+      choosing,
+    }
   }
 
   /** The key of a job of the caller. Undefined: only the store knows the caller, and has not decided the request. */
@@ -191,7 +202,8 @@ function withAmounts(
 
   return decide => async (identified, background) => {
     const { request, caller, matched, amounts: given = {} } = identified
-    const { free, jobRules } = freeRules(request, matched.rules)
+    const { free, jobRules, choosing } = freeRules(request, matched.rules)
+    if (choosing !== undefined) return { unread: { kind: 'unread', problem: withoutUsage(choosing) } }
     const freeUnits = Object.fromEntries(free.map(({ unit }) => [unit, 0]))
     const estimated = await estimate(request, caller, matched.rules, { ...freeUnits, ...given })
     const refusal = estimated.refusal()
@@ -219,6 +231,11 @@ function withAmounts(
     }
   }
 }
+
+const withoutUsage = (choosing: string): Problem => ({
+  ...{ status: 400, title: 'Bad Request' },
+  detail: `The reply would not have its usage because of ${choosing}. Nothing was charged. Send the request without it.`,
+})
 
 /** Lets the platform skip the rest of a body of which the beginning was read. Otherwise the client may not get the refusal. */
 function skipBody({ request, bodyFailed }: EstimatedRequest): void {

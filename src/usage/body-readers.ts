@@ -1,8 +1,16 @@
 /** Read what sources look for in the body of a reply, which is decoded. */
 import { createEventReader } from './event-stream.ts'
 import { createUsageOfReply, USAGE_OBJECT, type UsageOfReply } from './formats.ts'
-import { createJsonValues, EACH, type JsonPath, parsePointer, valueAt } from './json-values.ts'
-import type { AmountSource, Problem, UsageFormat } from './usage.ts'
+import {
+  createJsonValues,
+  EACH,
+  type FoundValue,
+  type JsonPath,
+  parsePointer,
+  valueAt,
+} from './json-values.ts'
+import { createLargeEvent, type LargeEvent } from './large-event.ts'
+import type { AmountSource, UsageFormat } from './usage.ts'
 
 /** Looks at a decoded body. */
 export interface BodyReader {
@@ -40,30 +48,27 @@ type CreateBodyReader = (
   sources: BodySources,
   usages: Usages,
   maxEventBytes: number,
-  addProblem: (problem: Problem) => void,
   onBadTokens: () => void,
 ) => BodyReader
 
 /** What is read for usage, by name. */
-const USAGE_PATHS = [['usage'], ['status'], ['object'], ['id']] as const
-/** A stream of Gemini without `alt=sse` is a list. */
-const GEMINI_PATHS = [['usageMetadata'], [EACH, 'usageMetadata']] as const
+const USAGE_PATHS: readonly JsonPath[] = [
+  ...[['usage'], ['status'], ['object'], ['id'], ['type'], ['usageMetadata']],
+  // A stream of Gemini without `alt=sse` is a list.
+  [EACH, 'usageMetadata'],
+]
 
 /** Reads a body that is one JSON value. */
-export const readerOfJson: CreateBodyReader = (sources, usages, _, __, onBadTokens) => {
+export const readerOfJson: CreateBodyReader = (sources, usages, _, onBadTokens) => {
   const paths = pathsOf(sources)
-  const ofUsage: readonly JsonPath[] = [
-    ...(usages.size > 0 ? USAGE_PATHS : []),
-    ...(usages.has('gemini') ? GEMINI_PATHS : []),
-  ]
-  const values = createJsonValues([...paths.map(([, path]) => path), ...ofUsage])
+  const values = createJsonValues([...paths.map(([, path]) => path), ...(usages.size > 0 ? USAGE_PATHS : [])])
   return {
     feed: bytes => values.feed(bytes),
     end() {
       values.end()
       const found = values.found.slice(paths.length).map(each => each?.value)
-      const [usage, status, object, id, ofOne, ofLast] = found
-      const json = { usage, status, object, id, usageMetadata: ofOne ?? ofLast }
+      const [usage, status, object, id, type, ofOne, ofLast] = found
+      const json = { usage, status, object, id, type, usageMetadata: ofOne ?? ofLast }
       for (const reader of usages.values()) if (!reader.read(json)) onBadTokens()
     },
     valueOf: unit => values.found[paths.findIndex(([name]) => name === unit)]?.value,
@@ -79,10 +84,25 @@ export const readerOfJson: CreateBodyReader = (sources, usages, _, __, onBadToke
   }
 }
 
-const BLANK_LINE = new TextEncoder().encode('\n\n')
+/** What is read for usage in an event that is not kept: images can be part of it. */
+const PATHS_OF_EVENT: readonly (readonly string[])[] = [
+  ...[['type'], ['usage'], ['message', 'usage'], ['usageMetadata']],
+  ...['usage', 'status', 'object', 'id'].map(name => ['response', name]),
+]
+
+/** An object with the values that were found at `PATHS_OF_EVENT`. */
+function jsonWith(values: readonly (FoundValue | undefined)[]): Record<string, unknown> {
+  const json: Record<string, unknown> = {}
+  for (const [i, [name = '', inner]] of PATHS_OF_EVENT.entries()) {
+    const found = values[i]
+    if (!found) continue
+    json[name] = inner === undefined ? found.value : { ...(json[name] as object), [inner]: found.value }
+  }
+  return json
+}
 
 /** Reads a body that is an event stream. */
-export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes, addProblem, onBadTokens) => {
+export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes, onBadTokens) => {
   const paths = pathsOf(sources).map(([unit, path]) => ({
     unit,
     path,
@@ -121,15 +141,26 @@ export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes,
     }
   }
 
-  const reader = createEventReader(maxEventBytes, onEvent, () =>
-    addProblem({
-      reason: 'event-too-large',
-      detail: `An event of a reply has more than ${maxEventBytes} characters, and was not read.`,
-    }),
+  /** Reads what was found in the data of an event that was not kept. */
+  function endLarge(event: LargeEvent): void {
+    events += 1
+    const values = event.end()
+    for (const usage of usages.values()) if (!usage.read(jsonWith(values.slice(paths.length)))) onBadTokens()
+    for (const [i, { unit }] of paths.entries()) {
+      const { value } = values[i] ?? {}
+      if (value !== undefined && value !== null) found.set(unit, value)
+    }
+  }
+
+  const reader = createEventReader(
+    maxEventBytes,
+    onEvent,
+    () => createLargeEvent([...paths.map(({ path }) => path), ...PATHS_OF_EVENT]),
+    endLarge,
   )
   return {
     feed: bytes => reader.feed(bytes),
-    end: () => reader.feed(BLANK_LINE),
+    end: () => reader.end(),
     valueOf: unit => found.get(unit),
     isValid: () => isValid,
     isWhole: hasEnded =>

@@ -54,17 +54,12 @@ interface Format {
   isLast(json: Json): boolean
   /** The cached tokens are also in `input`. */
   inputHasCached: boolean
-  /** The end of the names of events with output of the model, which is at least one token. */
-  outputEvent: string
-  /** What an event without a name has if it has output. Absent: all events have names. */
-  outputMember?: string
 }
 
 const MAX_ID_LENGTH = 512
 
-/** A background response and a batch report what they have used so far, or zeros, until they have ended. */
-const OVER = new Set<unknown>(['completed', 'failed', 'incomplete', 'cancelled', 'expired'])
-const UNFINISHED = new Set<unknown>(['queued', 'in_progress', 'validating', 'finalizing', 'cancelling'])
+/** A background response and a batch report what they have used so far, or zeros, until they have one of these. */
+const FINISHED = new Set<string>(['completed', 'failed', 'cancelled', 'incomplete', 'expired'])
 
 const FORMATS: Record<UsageFormat, Format> = {
   openai: {
@@ -79,11 +74,8 @@ const FORMATS: Record<UsageFormat, Format> = {
       output: usage.completion_tokens ?? usage.output_tokens,
       cached: objectOf(usage.prompt_tokens_details ?? usage.input_tokens_details)?.cached_tokens,
     }),
-    isLast: ({ choices, status }) => isEmptyList(choices) && !UNFINISHED.has(status),
+    isLast: ({ choices }) => isEmptyList(choices),
     inputHasCached: true,
-    // Only events of the Responses API have names.
-    outputEvent: '.delta',
-    outputMember: '"choices"',
   },
   anthropic: {
     // The first event has the usage in its message.
@@ -96,7 +88,6 @@ const FORMATS: Record<UsageFormat, Format> = {
     }),
     isLast: ({ type }) => type !== 'message_start',
     inputHasCached: false,
-    outputEvent: 'content_block_delta',
   },
   gemini: {
     // Each chunk of a stream has the usage so far.
@@ -109,10 +100,25 @@ const FORMATS: Record<UsageFormat, Format> = {
     isLast: ({ candidates }) =>
       Array.isArray(candidates) && candidates.some(candidate => objectOf(candidate)?.finishReason),
     inputHasCached: true,
-    outputEvent: '',
-    outputMember: '"candidates"',
   },
 }
+
+/**
+ * The format of the usage in a reply. One origin often serves several APIs, and the caller chooses the path. So the format of the config only
+ * decides what the reply leaves open.
+ */
+function formatOf(json: Json, name: UsageFormat): Format {
+  if (objectOf(json.usageMetadata)) return FORMATS.gemini
+  if (typeof json.type === 'string' && /^message(?:_|$)/.test(json.type)) return FORMATS.anthropic
+  const isAnthropic = name === 'anthropic' && json.object === undefined && !json.response
+  return isAnthropic && objectOf(json.usage)?.prompt_tokens === undefined ? FORMATS.anthropic : FORMATS.openai
+}
+
+/** What an event has if it has no name and has output: a chunk of OpenAI or Gemini. */
+const OUTPUT_MEMBERS = ['"choices"', '"candidates"']
+
+/** Names of events with output of the model, which is at least one token. */
+const isOutputEvent = (name: string) => name.endsWith('.delta') || name === 'content_block_delta'
 
 /** The sum of two counts, of which each can be absent. */
 const sumOf = (a: unknown, b: unknown): unknown => (b === undefined ? a : Number(a ?? 0) + Number(b))
@@ -135,25 +141,24 @@ const isTokenCount = (value: unknown): value is number =>
 const OPEN_OBJECT = 123
 
 export function createUsageOfReply(name: UsageFormat): UsageOfReply {
-  const format: Format = FORMATS[name]
+  /** Of the last usage. */
+  let format: Format = FORMATS[name]
   const latest: { -readonly [Field in keyof Fields]: number } = {}
   /** The output of each choice that reports its own. */
   const outputs = new Map<unknown, number>()
   let isLast = false
-  let isUnfinished = false
+  let isBroken = false
   let job: Job | undefined
   /** Events with output since the last usage. */
   let deltas = 0
 
-  const { outputEvent } = format
   /** The last name of an event with output, which most others have, too: comparing it is fast. */
   let outputName: string | undefined
 
   /** Searching each event would take half as much time again, so only what follows the usage is searched, such as a cost. */
   function isOutput(data: string): boolean {
-    const { outputMember } = format
-    if (outputMember === undefined || data.charCodeAt(0) !== OPEN_OBJECT) return false
-    return latest.input === undefined || data.includes(outputMember)
+    if (data.charCodeAt(0) !== OPEN_OBJECT) return false
+    return latest.input === undefined || OUTPUT_MEMBERS.some(member => data.includes(member))
   }
 
   function noteJob(json: unknown): void {
@@ -161,8 +166,8 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
     const { object, id, status } = objectOf(whole?.response) ?? whole ?? {}
     // Some servers leave the type out.
     const isJob = object === undefined || object === 'response' || object === 'batch'
-    if (!isJob || typeof id !== 'string' || id.length > MAX_ID_LENGTH) return
-    if (UNFINISHED.has(status) || OVER.has(status)) job = { id, isOver: OVER.has(status) }
+    if (!isJob || typeof id !== 'string' || id.length > MAX_ID_LENGTH || typeof status !== 'string') return
+    job = { id, isOver: FINISHED.has(status) }
   }
 
   return {
@@ -171,14 +176,17 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
     read(json) {
       const object = objectOf(json)
       noteJob(object)
-      const usage = object && format.usageOf(object)
+      if (!object) return true
+      const found = formatOf(object, name)
+      const usage = found.usageOf(object)
       if (!usage) return true
+      format = found
       const fields = Object.entries(format.fieldsOf(usage)).filter(
         ([, value]) => value !== undefined && value !== null,
       )
       // Not the valid fields alone: they would be less than what the request has cost.
       const isValid = fields.every(([, value]) => isTokenCount(value))
-      isUnfinished = !isValid || UNFINISHED.has(object.status)
+      isBroken = !isValid
       if (!isValid) return false
       Object.assign(latest, Object.fromEntries(fields))
       const choice = firstChoice(object)
@@ -187,14 +195,14 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
         latest.output = [...outputs.values()].reduce((sum, output) => sum + output)
       }
       deltas = 0
-      if (format.isLast(object) && latest.input !== undefined) isLast = true
+      isLast = format.isLast(object) && latest.input !== undefined
       return true
     },
     noteEvent(name, data) {
       if (name === undefined) {
         if (isOutput(data)) deltas += 1
       } else if (name === outputName) deltas += 1
-      else if (name.endsWith(outputEvent)) {
+      else if (isOutputEvent(name)) {
         outputName = name
         deltas += 1
       }
@@ -211,6 +219,8 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
     },
     counted: () => (latest.input === undefined && deltas > 0 ? { ...NO_TOKENS, output: deltas } : undefined),
     isFinal: hasEnded =>
-      (isLast || (hasEnded && latest.input !== undefined && deltas === 0)) && !isUnfinished,
+      (isLast || (hasEnded && latest.input !== undefined && deltas === 0)) &&
+      !isBroken &&
+      (job?.isOver ?? true),
   }
 }

@@ -42,7 +42,7 @@ const MAX_SCALAR_BYTES = 1000
 /** Longer names are not read. Each character of a name can be escaped. */
 const MAX_NAME_BYTES = 256
 /** Names are known for so many levels. */
-const LEVELS = 11
+const LEVELS = 14
 
 type Expects = 'value' | 'value-or-end' | 'name' | 'name-or-end' | 'colon' | 'next' | 'nothing'
 

@@ -74,6 +74,10 @@ export async function readLlmRequest(
   // Express passes on the request without its body.
   if (!request.body && (length > 0 || request.headers.has('transfer-encoding'))) return unread()
   if (!request.body) return withoutBody(request, scan)
+  // A compressed body can be JSON as well, of another length.
+  const coding = request.headers.get('content-encoding')
+  if (coding !== null && coding.toLowerCase() !== 'identity' && declared === 'json')
+    return refused(request, scan, { reason: 'not-json', detail: 'has a Content-Encoding' })
   const charset = foreignCharsetOf(type)
   if (charset !== undefined && declared === 'json')
     return refused(request, scan, { reason: 'not-json', detail: `is declared as ${charset.slice(0, 20)}` })
@@ -99,8 +103,7 @@ export async function readLlmRequest(
     if (how === 'too-slow') return refused(request, scan, { reason: 'slow' })
     if (how === 'no-room') return refused(request, scan, { reason: 'full' })
     if (how === 'broken') return resultOf(request, 'broken', scan)
-    if (isRefused)
-      return refused(request, scan, { reason: 'not-json', detail: problemOf(request, scan, chunks) })
+    if (isRefused) return refused(request, scan, { reason: 'not-json', detail: problemOf(scan, chunks) })
 
     // In workerd, a request with Content-Length: 0 has a body without bytes.
     if (isEmpty) return withoutBody(keepsBody ? request : withBody(request, new Uint8Array()), scan)
@@ -150,14 +153,9 @@ const refused = (request: Request, scan: LlmScan, refusal: BodyRefusal): LlmRequ
 })
 
 /** What is wrong with a body, as the end of a sentence. */
-function problemOf(
-  request: Request,
-  { problem = '' }: LlmScan,
-  [first = new Uint8Array()]: Uint8Array[],
-): string {
+function problemOf({ problem = '' }: LlmScan, [first = new Uint8Array()]: Uint8Array[]): string {
   if (isWideText(first)) return 'is UTF-16 or UTF-32'
-  const coding = request.headers.get('content-encoding')
-  return coding === null ? problem : `${problem}, and has a Content-Encoding`
+  return problem
 }
 
 /**

@@ -28,7 +28,7 @@ const CERTAIN = Object.values(MAXIMA).flat()
 const OTHER_MAXIMA = ['maxoutputtokens', 'max_new_tokens', 'num_predict', 'n_predict']
 const ALL_MAXIMA = new Set([...CERTAIN.map(name => name.toLowerCase()), ...OTHER_MAXIMA])
 /** `best_of` of completions: so many are generated, and `n` of them are returned. */
-const CHOICES = new Set(['n', 'best_of', 'candidatecount'])
+const CHOICES = new Set(['n', 'best_of', 'candidatecount', 'candidate_count'])
 /** Objects that have such members. */
 const PARAMETERS = new Set(['generationconfig', 'generation_config', 'options', 'parameters'])
 
@@ -60,11 +60,18 @@ const MEDIA: ReadonlyMap<string, Place> = new Map([
 ])
 const MEDIA_NAMES = new Set([...MEDIA.keys()].map(place => place.slice(place.lastIndexOf('/') + 1)))
 
+/** The depth of an element of the list of requests in a batch of Gemini's API. */
+const BATCH_DEPTH = 5
+
 /** What is kept of values that are short. */
 const SHORT = 32
 
-/** The members of a request of a batch of Anthropic's API are deeper by so much. */
-const BATCH_DEPTH = 3
+/** Where a batch of Anthropic's or Gemini's API has its requests. */
+const BATCHES: readonly (readonly string[])[] = [
+  ['requests', '*', 'params'],
+  ['batch', 'inputconfig', 'requests', 'requests', '*', 'request'],
+  ['batch', 'input_config', 'requests', 'requests', '*', 'request'],
+]
 
 /** The object `source` of Anthropic, whose `data` is a text with `type: 'text'`. */
 interface Source {
@@ -157,8 +164,9 @@ export class LlmScan {
   /** How much deeper a value of this depth is than in a body of its own. */
   #offsetAt(depth: number): number {
     const { path } = this.#json
-    const isInBatch = path[0] === 'requests' && path[1] === '*' && path[2] === 'params'
-    return isInBatch && depth > BATCH_DEPTH ? BATCH_DEPTH : 0
+    if (path[0] !== 'requests' && path[0] !== 'batch') return 0
+    const batch = BATCHES.find(batch => depth > batch.length && batch.every((name, i) => name === path[i]))
+    return batch?.length ?? 0
   }
 
   #begin(first: number, ofBody: number): number {
@@ -178,6 +186,8 @@ export class LlmScan {
       if (path[1] === '*' && (isPrompt || isRequest)) this.#prompts += 1
       return PARAMETERS.has(path[0]!) ? SHORT : 0
     }
+    if (depth === BATCH_DEPTH && first === OPEN_OBJECT && path[0] === 'batch' && path[4] === '*')
+      this.#prompts += 1
     return depth > 2 ? this.#beginPart(path, first, depth, ofBody) : 0
   }
 
@@ -268,7 +278,7 @@ function partOf([medium, format]: Place, kept: KeptText): Part {
 const NO_PART: Part = { bytes: 0, tokens: 0 }
 
 function mediumOf(type: string, medium: Medium): Medium {
-  if (/^image\//i.test(type)) return 'image'
+  if (medium === 'image' && /^image\//i.test(type)) return 'image'
   if (/^audio\//i.test(type)) return 'audio'
   return medium === 'image' ? 'file' : medium
 }

@@ -22,8 +22,9 @@ interface Size {
 export function mediumTokens(medium: Medium, format: MediaFormat, head: string, bytes: number): number {
   const data = decode(head)
   const size = sizeOf(data)
-  // Some fields take pictures and files.
-  if (medium === 'image' || size) return IMAGE[format](size)
+  // Some fields take pictures and files. Readers of PDF look for its mark also behind the head of a picture.
+  const isFile = format === 'openai' || textAt(data, 0, data.length).includes('%PDF-')
+  if (medium === 'image' || (size && !isFile)) return IMAGE[format](size)
   const decoded = Math.ceil((bytes * 3) / 4)
   return medium === 'audio' ? audioTokens(data, decoded, format) : fileTokens(decoded)
 }
@@ -57,9 +58,15 @@ const AUDIO_PER_SECOND: Record<MediaFormat, number> = { openai: 10, anthropic: 1
 const MIN_BYTES_PER_SECOND = 1000
 
 function audioTokens(data: Uint8Array, bytes: number, format: MediaFormat): number {
-  const isWav = textAt(data, 0, 4) === 'RIFF' && textAt(data, 8, 4) === 'WAVE' && data.length >= 32
+  const isWav = textAt(data, 0, 4) === 'RIFF' && textAt(data, 8, 8) === 'WAVEfmt ' && data.length >= 36
+  // Players do not read the rate of bytes, which can be anything.
+  const [channels, frames, bits] = [
+    littleEndian(data, 22, 2),
+    littleEndian(data, 24, 4),
+    littleEndian(data, 34, 2),
+  ]
   // 192 kB a second: two channels of 32 bits at 24 kHz, and more than any that models take.
-  const rate = isWav ? Math.min(littleEndian(data, 28, 4), 192_000) : 0
+  const rate = isWav ? Math.min((channels * frames * bits) / 8, 192_000) : 0
   return Math.ceil((bytes / Math.max(rate, MIN_BYTES_PER_SECOND)) * AUDIO_PER_SECOND[format])
 }
 
@@ -92,7 +99,8 @@ function sizeOf(data: Uint8Array): Size | undefined {
 
 function readSize(data: Uint8Array): Size | undefined {
   if (data.length < 30) return undefined
-  if (textAt(data, 1, 3) === 'PNG') return { width: bigEndian(data, 16, 4), height: bigEndian(data, 20, 4) }
+  if (textAt(data, 0, 8) === '\x89PNG\r\n\x1a\n')
+    return { width: bigEndian(data, 16, 4), height: bigEndian(data, 20, 4) }
   if (textAt(data, 0, 4) === 'GIF8')
     return { width: littleEndian(data, 6, 2), height: littleEndian(data, 8, 2) }
   if (textAt(data, 0, 4) === 'RIFF' && textAt(data, 8, 4) === 'WEBP') return webpSize(data)
@@ -119,6 +127,8 @@ function jpegSize(data: Uint8Array): Size | undefined {
   let at = 2
   while (at + 9 < data.length && data[at] === 0xff) {
     const marker = data[at + 1]!
+    // Others have no length, so what follows can be read in two ways.
+    if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xd9) || marker === 0xff) return undefined
     const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker)
     if (isFrame) return { height: bigEndian(data, at + 5, 2), width: bigEndian(data, at + 7, 2) }
     at += 2 + bigEndian(data, at + 2, 2)

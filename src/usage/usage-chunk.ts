@@ -3,8 +3,8 @@
  * have not asked may not expect. So the gateway asks, and takes this chunk out again. The other chunks have `"usage": null`, which
  * stays.
  */
+import { createParser } from 'eventsource-parser'
 import { concat } from './concat.ts'
-import { createEventReader } from './event-stream.ts'
 import { isUsageChunk, USAGE_OBJECT } from './formats.ts'
 import { KeptBytes } from './kept-bytes.ts'
 
@@ -97,16 +97,16 @@ export function createUsageChunkFilter(maxEventBytes: number): UsageChunkFilter 
 const decoder = new TextDecoder()
 
 function hasOnlyUsage(event: Uint8Array): boolean {
-  if (!USAGE_OBJECT.test(decoder.decode(event))) return false
+  const text = decoder.decode(event)
+  if (!USAGE_OBJECT.test(text)) return false
   let isUsage = false
-  createEventReader(
-    Number.POSITIVE_INFINITY,
-    ({ data }) => {
+  const parser = createParser({
+    onEvent({ data }) {
       try {
         isUsage = isUsageChunk(JSON.parse(data))
       } catch {}
     },
-    () => {},
-  ).feed(event)
+  })
+  parser.feed(text)
   return isUsage
 }

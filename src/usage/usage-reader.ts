@@ -20,7 +20,7 @@ import { asUtf8 } from './utf16.ts'
 export interface UsageReaderOptions {
   /** The request was edited to ask for usage (`hidesUsage` of `LlmRequest`), so the client does not get the chunk that has only usage. */
   hidesUsage?: boolean | undefined
-  /** A larger event is not read (characters, default 1,000,000). */
+  /** Of a larger event, only its usage is read (characters, default 1,000,000). */
   maxEventBytes?: number | undefined
   /** The platform has decoded the body, whatever Content-Encoding says. */
   isDecoded?: boolean | undefined
@@ -72,7 +72,7 @@ export function createUsageReader(
       detail: `The usage of a reply has a field that is not a whole number from 0 to ${MAX_AMOUNT}. All of it is ignored.`,
     })
   const create = isStream ? readerOfEvents : readerOfEither
-  const body = create(inBody, usages, maxEventBytes, addProblem, onBadTokens)
+  const body = create(inBody, usages, maxEventBytes, onBadTokens)
   const isError = saysNothing(head)
   const beginning = new KeptBytes()
   const feed = asUtf8(bytes => {

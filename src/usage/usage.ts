@@ -40,19 +40,10 @@ export interface Problem {
    * - `not-json`: the body is not JSON.
    * - `encoding`: the body has an encoding that is not read, such as br.
    * - `unreadable`: the body could not be decoded.
-   * - `event-too-large`: an event was not read, because it was larger than the bound.
    * - `not-hidden`: the client got the usage chunk that it has not asked for.
    * - `hook`: the hook failed, or returned something else than amounts.
    */
-  reason:
-    | 'no-usage'
-    | 'bad-amount'
-    | 'not-json'
-    | 'encoding'
-    | 'unreadable'
-    | 'event-too-large'
-    | 'not-hidden'
-    | 'hook'
+  reason: 'no-usage' | 'bad-amount' | 'not-json' | 'encoding' | 'unreadable' | 'not-hidden' | 'hook'
   /** Absent: it concerns all units that are read from the body. */
   unit?: string
   /** For a log line. Has no text of a body. */

@@ -164,6 +164,35 @@ describe('a rule with a unit', () => {
     await expectLeft(key, 10_000 - 3050)
   })
 
+  it('is a request to Google whose caller does not leave its usage out of the reply', async () => {
+    const unit: UnitInput = { estimate: 2000, actual: { usage: 'gemini' } }
+    const [app, key] = [appWith(unit), await gateway.key('acme')]
+    const [path, method] = ['/v1beta/models/m:generateContent', 'POST']
+    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    api.reply = json({ candidates: [] })
+    for (const query of [
+      'fields=candidates',
+      '%24fields=candidates',
+      'alt=proto',
+      '$alt=media',
+      'callback=f',
+    ]) {
+      const refused = await app(`${path}?${query}`, { key, method })
+      expect([refused.status, await refused.text()]).toEqual([
+        400,
+        expect.stringContaining('Nothing was charged'),
+      ])
+    }
+    const headers = { 'x-goog-fieldmask': 'candidates' }
+    expect((await app(path, { key, method, headers })).status).toBe(400)
+    expect((await app('/v1beta/models?fields=models', { key })).status).toBe(200)
+    await expectLeft(key, 10_000)
+    api.reply = json({ usageMetadata: { promptTokenCount: 700 } })
+    await (await app(`${path}?alt=json`, { key, method })).text()
+    await expectLeft(key, 9300)
+    log.mockRestore()
+  })
+
   describe('a job: a background response or a batch', () => {
     const unit: UnitInput = { estimate: 2000, actual: { usage: 'openai' } }
     const UNREAD = { id: 'resp_1', object: 'response', status: 'queued', usage: null }

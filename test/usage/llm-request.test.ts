@@ -116,6 +116,15 @@ describe('the estimate of a request', () => {
     expect(read.tokens().input).toBeLessThan(100 + 60)
   })
 
+  it('has the output of each request of a batch of Gemini, and of each candidate', async () => {
+    const request = { contents: [{ parts: [{ text: 'a' }] }], generationConfig: { maxOutputTokens: 5000 } }
+    for (const name of ['inputConfig', 'input_config']) {
+      const batch = { [name]: { requests: { requests: [{ request }, { request }, { request }] } } }
+      expect(await outputOf({ batch })).toBe(15_000)
+    }
+    expect(await outputOf({ contents: [], generation_config: { candidate_count: 8 } })).toBe(8000)
+  })
+
   it('has the default and the cap of the config', async () => {
     expect(await outputOf({}, { defaultOutput: 0 })).toBe(0)
     expect(await outputOf({}, { defaultOutput: 500, maxOutput: 200 })).toBe(200)
@@ -197,9 +206,11 @@ describe('a body that is declared as JSON', () => {
     const detail = 'is declared as utf-7'
     expect(await refusalOf(body, 'application/json; charset="utf-7"')).toEqual({ reason: 'not-json', detail })
     expect(await refusalOf(body, 'application/vnd.a+json; charset=UTF-8')).toBe(undefined)
-    expect(await refusalOf(bytesOf('\u001f'), 'application/json', { 'content-encoding': 'gzip' })).toEqual({
-      ...{ reason: 'not-json', detail: 'is not JSON at byte 1, and has a Content-Encoding' },
-    })
+    // A compressed body can be JSON as well.
+    for (const bytes of [bytesOf('\u001f'), body])
+      expect(await refusalOf(bytes, 'application/json', { 'content-encoding': 'br' })).toEqual({
+        ...{ reason: 'not-json', detail: 'has a Content-Encoding' },
+      })
   })
 
   it('is read with a byte order mark, with white space, and with any text in its strings', async () => {

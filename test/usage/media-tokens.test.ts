@@ -50,7 +50,15 @@ describe('a picture', () => {
   })
 
   it('costs the maximum if its size is not found', () => {
-    for (const bytes of [bytesOf('BM'), png(0, 5), jpeg(1, 1).slice(0, 12)])
+    const filled = jpeg(1, 1)
+    filled.set([0xff, 0x01], 2)
+    for (const bytes of [
+      bytesOf('BM'),
+      png(0, 5),
+      jpeg(1, 1).slice(0, 12),
+      filled,
+      bytesOf('xPNG', [...png(1, 1)].slice(4)),
+    ])
       expect([image(bytes, 'openai'), image(bytes, 'anthropic'), image(bytes, 'gemini')]).toEqual([
         3779, 4784, 4128,
       ])
@@ -64,8 +72,9 @@ describe('a sound or a file', () => {
       [0, 0, 0, 0],
       'WAVEfmt ',
       [16, 0, 0, 0, 1, 0, 1, 0],
-      [0, 0, 0, 0],
-      [0x80, 0xbb, 0, 0],
+      [0xc0, 0x5d, 0, 0],
+      // The rate of bytes, which is a lie, and the size of a sample.
+      [0, 0, 0xff, 0, 2, 0, 16, 0],
     )
     // 48 kB a second; ten seconds.
     expect(mediumTokens('audio', 'openai', base64(wav, 60), 640_000)).toBe(100)
@@ -73,6 +82,12 @@ describe('a sound or a file', () => {
     expect(mediumTokens('file', 'anthropic', base64(bytesOf('%PDF'), 60), 16_000)).toBe(3000)
     expect(mediumTokens('file', 'anthropic', base64(bytesOf('%PDF'), 60), 1e8)).toBe(300_000)
     expect(mediumTokens('file', 'anthropic', base64(png(16, 16), 60), 1e6)).toBe(1)
+    const pdf = Uint8Array.from([...png(16, 16), ...bytesOf('%PDF-1.7')])
+    for (const [format, head] of [
+      ['anthropic', pdf],
+      ['openai', png(16, 16)],
+    ] as const)
+      expect(mediumTokens('file', format, base64(head, 60), 16_000)).toBe(3000)
   })
 })
 
@@ -120,6 +135,11 @@ describe('a request with media', () => {
     [
       'a file',
       user({ file: { file_data: `data:application/pdf;base64,${base64(bytesOf('%PDF'), 9000)}` } }),
+      2251,
+    ],
+    [
+      'a file that says it is a picture',
+      user({ file: { file_data: `data:image/png;base64,${base64(png(1, 1), 9000)}` } }),
       2251,
     ],
     ['a link', user({ image_url: { url: 'https://example.com/a.png' } }), 3779],

@@ -3,7 +3,13 @@ import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { withActualHook } from '../../src/usage/actual-hook.ts'
 import { NO_TOKENS } from '../../src/usage/tokens.ts'
-import type { AmountSources, ReplyEnding, UsageReader, UsageReport } from '../../src/usage/usage.ts'
+import type {
+  AmountSources,
+  ReplyEnding,
+  UsageFormat,
+  UsageReader,
+  UsageReport,
+} from '../../src/usage/usage.ts'
 import { createUsageReader, type UsageReaderOptions } from '../../src/usage/usage-reader.ts'
 import { createLlmOrigin, type LlmPlan } from '../support/llm-origin.ts'
 
@@ -224,14 +230,103 @@ describe('the usage of a reply', () => {
   })
 
   it('is not final while a background response or a batch has not ended', async () => {
-    for (const status of ['queued', 'in_progress', 'validating', 'finalizing']) {
-      const body = { id: 'r', status, usage: { input_tokens: 0, output_tokens: 0 } }
-      expect((await passOn(Response.json(body), bothOf('chat'))).report.isPartial).toBe(true)
+    const none = { input_tokens: 0, output_tokens: 0 }
+    for (const status of [
+      'queued',
+      'in_progress',
+      'validating',
+      'finalizing',
+      'a status of another server',
+    ]) {
+      const body = { object: 'response', id: 'r', status, usage: none }
+      const data = `data: ${JSON.stringify({ type: 'response.in_progress', response: body })}\n\n`
+      const stream = new Response(data, { headers: { 'content-type': 'text/event-stream' } })
+      for (const reply of [Response.json(body), stream]) {
+        const { report } = await passOn(reply, bothOf('chat'))
+        expect(report).toMatchObject({ isPartial: true, job: { isOver: false } })
+      }
     }
-    const body = { id: 'r', status: 'completed', usage: { input_tokens: 2, output_tokens: 3 } }
+    const body = {
+      object: 'response',
+      id: 'r',
+      status: 'completed',
+      usage: { input_tokens: 2, output_tokens: 3 },
+    }
     const { report } = await passOn(Response.json(body), bothOf('chat'))
     expect(report).toMatchObject({ amounts: { tokens: 5 }, isPartial: false })
   })
+
+  it.each<[UsageFormat, Api]>([
+    ['anthropic', 'chat'],
+    ['anthropic', 'responses'],
+    ['openai', 'messages'],
+    ['gemini', 'chat'],
+    ['gemini', 'messages'],
+  ])(
+    'is read with the format %s, too, if the caller has chosen another API of the origin: %s',
+    async (usage, api) => {
+      for (const stream of [false, true]) {
+        const plan = { input: 40, cached: 10, output: 30 }
+        const { report } = await ask(api, plan, { stream, sources: { tokens: { usage } } })
+        const tokens = { input: 40, cached: 10, output: 30, cacheWrite: 0 }
+        expect(report).toMatchObject({ tokens, amounts: { tokens: 80 }, isPartial: false })
+      }
+    },
+  )
+
+  it('is that of Gemini with another format, too, and without usage each event with output counts', async () => {
+    const usageMetadata = { promptTokenCount: 40, candidatesTokenCount: 30 }
+    for (const body of [{ usageMetadata }, [{ usageMetadata }]]) {
+      const { report } = await passOn(Response.json(body), bothOf('chat'))
+      expect(report.amounts.tokens).toBe(70)
+    }
+    const plan: LlmPlan = { usage: 'none', output: 30 }
+    const messages = await ask('messages', plan, { stream: true, sources: bothOf('chat') })
+    const chat = await ask('chat', plan, { stream: true, sources: bothOf('messages') })
+    expect([messages.report.amounts.tokens, chat.report.amounts.tokens]).toEqual([30, 33])
+  })
+
+  it('is not final after a candidate of Gemini has ended while another goes on', async () => {
+    const chunk = (index: number, finishReason?: string) => {
+      const usageMetadata = { promptTokenCount: 4, candidatesTokenCount: 3 }
+      return `data: ${JSON.stringify({ candidates: [{ index, finishReason }], usageMetadata })}\n\n`
+    }
+    const reply = new Response(chunk(0, 'STOP') + chunk(1), {
+      headers: { 'content-type': 'text/event-stream' },
+    })
+    const reader = createUsageReader({ tokens: { usage: 'gemini' } }, reply)
+    await reader.see(new Uint8Array(await reply.arrayBuffer()))
+    expect((await reader.end('cancelled')).isPartial).toBe(true)
+  })
+
+  it.each(['\n', '\r', '\r\n'])(
+    'is read in an event above the bound, and behind it: line ends %j',
+    async end => {
+      const usage = { input_tokens: 40, output_tokens: 30 }
+      const output = [{ result: 'data: x'.repeat(300) }]
+      const response = { id: 'resp_1', object: 'response', status: 'completed', output, usage }
+      const large = `event: response.completed${end}data: ${JSON.stringify({ response })}${end}${end}`
+      const first = `data: {"n":1}${end}${end}`
+      const last = `data: {"choices":[],"usage":{"prompt_tokens":8,"completion_tokens":1}}${end}${end}`
+      const read = async (text: string, size: number) => {
+        const reader = createUsageReader(bothOf('chat'), sse(), { maxEventBytes: 1000 })
+        const bytes = new TextEncoder().encode(text)
+        for (let at = 0; at < bytes.length; at += size) void reader.see(bytes.slice(at, at + size))
+        return await reader.end('complete')
+      }
+      for (const size of [1, 7, 100, 1200, 9999]) {
+        const report = {
+          amounts: { tokens: 70 },
+          isPartial: false,
+          job: { id: 'resp_1', isOver: true },
+          problems: [],
+        }
+        expect(await read(first + large, size)).toMatchObject(report)
+        expect(await read(large.trimEnd(), size)).toMatchObject(report)
+        expect(await read(large + last, size)).toMatchObject({ amounts: { tokens: 9 }, problems: [] })
+      }
+    },
+  )
 
   it('has no length on its way if the usage chunk is taken out', () => {
     const lengthAfter = (type: string, hidesUsage: boolean) => {
@@ -545,18 +640,6 @@ describe('what cannot be read', () => {
     const largeText = (bytes: number) => `{"data":["${'x'.repeat(bytes)}"${end}`
     expect(await read(largeText(1_000_000))).toEqual([7, []])
     expect(await read(largeText(11_000_000))).toEqual([undefined, ['unreadable']])
-  })
-
-  it('is an event above the bound; the events after it are read', async () => {
-    const large = `data: {"usage":{"prompt_tokens":1},"text":"${'data: x'.repeat(300)}"}`
-    const last = 'data: {"choices":[],"usage":{"prompt_tokens":8,"completion_tokens":1}}'
-    const bytes = new TextEncoder().encode(`${large}\n\n${last}\n\n`)
-    for (const size of [1, 7, 100]) {
-      const reader = createUsageReader(bothOf('chat'), sse(), { maxEventBytes: 1000 })
-      for (let at = 0; at < bytes.length; at += size) void reader.see(bytes.slice(at, at + size))
-      const report = await reader.end('complete')
-      expect([report.tokens?.input, reasonsOf(report)]).toEqual([8, ['event-too-large']])
-    }
   })
 
   it('has no text of the body in its details', async () => {

@@ -13,6 +13,7 @@ import type { ActualOf } from '../../limiter/reservations/reservation.ts'
 import type { Log } from '../../log.ts'
 import { sha256 } from '../../sha256.ts'
 import { jobKey } from '../../store/keys.ts'
+import { choosesReply } from '../../usage/partial-reply.ts'
 import { isRead } from '../../usage/reads.ts'
 import type { Amounts, Job, UsageFormat } from '../../usage/usage.ts'
 import { anyEstimated, estimatesFromBody, readsJobs } from './amounts-needed.ts'
@@ -29,7 +30,7 @@ import type { createEstimateAmounts } from './estimate-amounts.ts'
 import { type EstimatedRequest, withoutBody } from './estimated-request.ts'
 import { type Forwarded, replyToGoneClient } from './forward.ts'
 import { httpMethodsOf } from './methods.ts'
-import { problem } from './problem.ts'
+import { type Problem, problem } from './problem.ts'
 import type { Reporting } from './report.ts'
 import { type Cost, costWithoutReply, createAmountSettler, type SettleParts } from './settle-amounts.ts'
 import { createReadOn, createTapPump } from './tap-pump.ts'
@@ -92,17 +93,23 @@ function withAmounts(
 
   /**
    * The units that a request does not cost, because it only reads what was made before, and the rules that may have counted the job which it
-   * reads: also those that only match creations.
+   * reads: also those that only match creations. `choosing`: what lets the reply have no usage.
    */
   function readsOf(request: Request, rules: readonly GatewayRule[]) {
     const url = new URL(request.url)
     const isOverridden = httpMethodsOf(request, url).length > 1
-    const reads = (format: UsageFormat | undefined) =>
-      format && !isOverridden && isRead(format, request, url.pathname)
-    const free = rules.filter(rule => reads(usageOf(rule)))
+    const reads = (format: UsageFormat) => !isOverridden && isRead(format, request, url.pathname)
+    const freeUnits: Record<string, number> = {}
+    let choosing: string | undefined
+    for (const rule of rules) {
+      const format = usageOf(rule)
+      if (!format) continue
+      if (reads(format)) freeUnits[rule.unit] = 0
+      else choosing ??= choosesReply(format, request, url)
+    }
     const readsJob = rulesWithJobs.length > 0 && reads(JOBS_OF) === 'job'
     return {
-      freeUnits: Object.fromEntries(free.map(({ unit }) => [unit, 0])),
+      ...{ freeUnits, choosing },
       jobRules: readsJob ? rulesWithJobs : undefined,
     }
   }
@@ -204,7 +211,8 @@ function withAmounts(
 
   return decide => async (identified, background) => {
     const { request, caller, matched, amounts: given = {} } = identified
-    const { freeUnits, jobRules } = readsOf(request, matched.rules)
+    const { freeUnits, jobRules, choosing } = readsOf(request, matched.rules)
+    if (choosing !== undefined) return { unread: { kind: 'unread', problem: withoutUsage(choosing) } }
     const estimated = await estimate(request, caller, matched.rules, { ...freeUnits, ...given })
     const refusal = estimated.refusal()
     if (refusal) {
@@ -231,6 +239,11 @@ function withAmounts(
     }
   }
 }
+
+const withoutUsage = (choosing: string): Problem => ({
+  ...{ status: 400, title: 'Bad Request' },
+  detail: `The reply would not have its usage because of ${choosing}. Nothing was charged. Send the request without it.`,
+})
 
 /** Lets the platform skip the rest of a body of which the beginning was read. Otherwise the client may not get the refusal. */
 function skipBody({ request, bodyFailed }: EstimatedRequest): void {

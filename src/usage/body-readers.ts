@@ -109,6 +109,7 @@ export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes,
     // Parsing each event would take most of the time.
     mark: JSON.stringify(path.findLast(token => !/^\d+$/.test(token)) ?? '').slice(1, -1),
   }))
+  const readers = [...usages.values()]
   const found = new Map<string, unknown>()
   let events = 0
   let beganWithError = false
@@ -117,11 +118,11 @@ export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes,
   function onEvent({ event, data }: { event?: string | undefined; data: string }): void {
     events += 1
     if (events === 1) beganWithError = event === 'error' || /^\s*\{\s*"error"\s*:/.test(data)
-    if (events > 1 || !beganWithError) for (const usage of usages.values()) usage.noteEvent(event, data)
-    const hasUsage = usages.size > 0 && USAGE_OBJECT.test(data)
+    if (events > 1 || !beganWithError) for (const usage of readers) usage.noteEvent(event, data)
+    const hasUsage = readers.length > 0 && USAGE_OBJECT.test(data)
     // The first event of a response has its id.
     const hasJob = events === 1 && !hasUsage && event?.startsWith('response.')
-    const marked = paths.filter(({ mark }) => data.includes(mark))
+    const marked = paths.length === 0 ? paths : paths.filter(({ mark }) => data.includes(mark))
     if (!hasUsage && !hasJob && marked.length === 0) return
     let json: unknown
     try {
@@ -131,7 +132,7 @@ export const readerOfEvents: CreateBodyReader = (sources, usages, maxEventBytes,
       if (hasUsage) isValid = false
       return
     }
-    for (const usage of usages.values()) {
+    for (const usage of readers) {
       if (hasJob) usage.noteJob(json)
       if (hasUsage && !usage.read(json)) onBadTokens()
     }

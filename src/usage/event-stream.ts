@@ -23,7 +23,7 @@ export function createEventReader(
   const parser = createParser({
     onEvent(event) {
       pending = 0
-      texts = []
+      count = 0
       onEvent(event)
     },
     maxBufferSize: maxEventBytes,
@@ -34,7 +34,9 @@ export function createEventReader(
   /** Characters since the last event. The parser keeps the texts that its lines are part of, so it can hold all of them. */
   let pending = 0
   /** These texts, from the one on in which the last event has ended. */
-  let texts: string[] = []
+  const texts: string[] = []
+  /** How many: a new list, or an empty one, for each event would be most of what the collector has to do. */
+  let count = 0
   function onError({ type }: { type: string }) {
     // Other errors are unknown fields, which the format ignores.
     if (type === 'max-buffer-size-exceeded') isTooLarge = true
@@ -53,12 +55,13 @@ export function createEventReader(
     if (rest === undefined) return
     pending += rest.length
     parser.feed(rest)
-    texts.push(rest)
+    texts[count++] = rest
     if (!isTooLarge && pending <= 2 * maxEventBytes) return
-    const all = texts.join('')
+    const all = texts.slice(0, count).join('')
+    count = 0
     isTooLarge = false
     pending = 0
-    texts = []
+    texts.length = 0
     parser.reset()
     // There is no blank line in an event. Its own can be at the end, if a CR comes last.
     const kept = all.trimEnd()

@@ -222,7 +222,7 @@ describe('the usage of a reply', () => {
       { object: 'chat.completion' },
       { id: 5 },
       { id: 'x'.repeat(513) },
-      { status: 'odd' },
+      { status: 5 },
     ])
       expect(await jobIn(Response.json({ ...done, ...wrong }))).toBeUndefined()
     expect(await jobIn(Response.json({ data: [done] }))).toBeUndefined()

@@ -580,7 +580,7 @@ describeOnRedisEngine('a limit by name', fresh => {
         .replace(/^limit has/, `${method} has`)
         .replace(
           /(Options|these): cost, amounts\./,
-          method === 'limit' ? '$&' : '$1: cost, amounts, timeoutMs.',
+          method === 'limit' ? '$&' : '$1: cost, amounts, timeoutMs, signal.',
         )
       await expect(limiter[method](...(args as unknown as [string]))).rejects.toThrow(new TypeError(expected))
     }
@@ -597,7 +597,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     [
       'acquire',
       ['crawler', {}, { timeout: 5 }],
-      "acquire has no option 'timeout'. Options: cost, amounts, timeoutMs.",
+      "acquire has no option 'timeout'. Options: cost, amounts, timeoutMs, signal.",
     ],
     ['reset', ['crawler', {}, { rules: 'day' }], "reset has no option 'rules'. Options: rule."],
     [

@@ -1,4 +1,5 @@
 /** Calls that wait for their turn. */
+import type { Background } from '../../background.ts'
 import type { LimitRule } from '../../config/compile.ts'
 import type { Rule } from '../../config/compile-rule.ts'
 import { milliseconds } from '../rule-result.ts'
@@ -6,6 +7,7 @@ import {
   type CostOptions,
   checkCosts,
   checkOptions,
+  checkSignal,
   checkTimeout,
   costOf,
   type LimitIdentity,
@@ -19,6 +21,7 @@ import { answerFor, queueWait, waitAfter } from './waits.ts'
 /** What waiting calls need from the limiter. `Options` say how a call is decided. */
 export interface AcquiringOptions<Options> {
   clock: LineClock
+  background: Background
   /** @throws TypeError for an unknown limit */
   rulesOf(name: string): readonly LimitRule[]
   /** Each rule of a limit with the key of the identity. @throws TypeError */
@@ -28,16 +31,20 @@ export interface AcquiringOptions<Options> {
   spend(name: string, identity: LimitIdentity, cost: CostOptions, options: Options): Promise<DecidedCall>
   /** Counts a call by its last decision. */
   count(call: DecidedCall): LimitDecision
+  /** Gives back what an admitted call holds and has spent. */
+  giveBack(call: DecidedCall): Promise<void>
 }
 
 /** Creates `acquire`. The calls of all `options` wait in the same lines. */
 export function createAcquiring<Options>({
   clock,
+  background,
   rulesOf,
   bindKeys,
   look,
   spend,
   count,
+  giveBack,
 }: AcquiringOptions<Options>): (options: Options) => Pick<Limiter, 'acquire'> {
   const lines = new Map<string, WaitingLine>()
 
@@ -52,9 +59,10 @@ export function createAcquiring<Options>({
 
   return decideOptions => ({
     async acquire(name, identity = {}, acquireOptions = {}) {
-      checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs'])
-      const { timeoutMs = Number.POSITIVE_INFINITY, ...options } = acquireOptions
+      checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs', 'signal'])
+      const { timeoutMs = Number.POSITIVE_INFINITY, signal, ...options } = acquireOptions
       checkTimeout(timeoutMs)
+      checkSignal(signal)
       const rules = rulesOf(name)
       checkCosts(name, options, rules)
       const lineId = bindKeys(name, identity)
@@ -66,38 +74,66 @@ export function createAcquiring<Options>({
         const left = deadline - clock.elapsedMs()
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
         if (Number.isFinite(left) && joinsQueue(rules, options)) {
-          const { decision, verdicts, observed } = await look(name, identity, decideOptions)
+          const looked = await look(name, identity, decideOptions)
+          const { decision, verdicts, observed } = looked
           const delayMs = milliseconds(queueWait(verdicts))
           if (delayMs > left) {
             const refused = { ...decision, allowed: false, retryAfterMs: delayMs }
-            return { decision: refused, verdicts, observed: observeLateTurn(observed, verdicts, left) }
+            return { ...looked, decision: refused, observed: observeLateTurn(observed, verdicts, left) }
           }
         }
         return await spend(name, identity, options, decideOptions)
       }
-      const place = line.join(deadline, JSON.stringify([options.cost ?? 1, options.amounts]))
       const costOfRule = (rule: Rule) => costOf(rule as LimitRule, options)
-      let made: DecidedCall
-      try {
-        for (let attempts = 0; ; attempts++) {
-          if (!(await place.turn())) {
+      const cost = JSON.stringify([options.cost ?? 1, options.amounts])
+
+      async function wait(): Promise<DecidedCall> {
+        const place = line.join(deadline, cost, signal)
+        let made: DecidedCall
+        try {
+          for (let attempts = 0; ; attempts++) {
+            const isTurn = await place.turn()
+            signal?.throwIfAborted()
             made = await attempt()
-            break
+            if (!isTurn) break
+            const pauseMs = waitAfter(made, attempts)
+            place.report(answerFor(made, costOfRule, pauseMs))
+            const { allowed, pausedUntil, retryAfterMs } = made.decision
+            const waitMs = pausedUntil === undefined ? pauseMs : retryAfterMs
+            if (allowed || pauseMs < 0 || waitMs > deadline - clock.elapsedMs()) break
           }
-          made = await attempt()
-          const pauseMs = waitAfter(made, attempts)
-          place.report(answerFor(made, costOfRule, pauseMs))
-          const { allowed, pausedUntil, retryAfterMs } = made.decision
-          const waitMs = pausedUntil === undefined ? pauseMs : retryAfterMs
-          if (allowed || pauseMs < 0 || waitMs > deadline - clock.elapsedMs()) break
+        } finally {
+          place.leave()
+          if (line.isEmpty()) lines.delete(lineId)
         }
-      } finally {
-        place.leave()
-        if (line.isEmpty()) lines.delete(lineId)
+        if (signal?.aborted) return made
+        const { allowed, delayMs } = count(made)
+        if (allowed) await clock.sleep(delayMs, signal)
+        return made
       }
-      const decision = count(made)
-      if (decision.allowed) await clock.sleep(decision.delayMs)
-      return decision
+
+      if (!signal) return (await wait()).decision
+      signal.throwIfAborted()
+      return await new Promise<LimitDecision>((resolve, reject) => {
+        const abort = () => reject(signal.reason)
+        signal.addEventListener('abort', abort)
+        async function settle(): Promise<void> {
+          try {
+            const made = await wait()
+            if (!signal!.aborted) resolve(made.decision)
+            else if (made.decision.allowed) {
+              await giveBack(made)
+              lines.get(lineId)?.free()
+            }
+          } catch (error) {
+            reject(error)
+          } finally {
+            signal!.removeEventListener('abort', abort)
+          }
+        }
+        // It goes on after the call has rejected.
+        background(settle())
+      })
     },
   })
 }

@@ -52,6 +52,8 @@ export interface HoldAttempt {
   holdingOf(rule: Rule, cost: number): Holding | undefined
   /** Releases what the store may have counted for an attempt that holds nothing. */
   end(outcome: Outcome | undefined, decision: Allowed | Denied | Unavailable): Held | undefined
+  /** Releases what it holds, because its caller has left. */
+  cancel(): void
 }
 
 export type BeginHold = (limit: string, identity: LimitIdentity) => HoldAttempt
@@ -107,8 +109,9 @@ export const createHolder =
         // Another one for each attempt: the store may have counted one that it has not answered.
         const id = newReservationId()
         const costs: Record<string, number> = {}
+        const cancel = () => background(release({ limit, identity, id, held: costs }))
         return {
-          id,
+          ...{ id, cancel },
           holdingOf(rule, cost) {
             if (!countsInFlight(rule) || cost === 0) return undefined
             costs[rule.name] = cost
@@ -121,8 +124,7 @@ export const createHolder =
               const held = Object.fromEntries(counted.map(({ rule: { name } }) => [name, costs[name]!]))
               return counted.length > 0 ? { held, renewWithinMs: ttlOf(counted) } : undefined
             }
-            if (outcome ? isAdmitted || outcome.isBySlot : decision.degraded)
-              background(release({ limit, identity, id, held: costs }))
+            if (outcome ? isAdmitted || outcome.isBySlot : decision.degraded) cancel()
           },
         }
       }),

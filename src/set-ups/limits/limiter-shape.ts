@@ -99,6 +99,11 @@ export interface AcquireOptions extends CostOptions {
    * can take longer.
    */
   timeoutMs?: number
+  /**
+   * Ends the wait: the call leaves the line and rejects with the reason of the signal, as `fetch` does. What the store has admitted for it
+   * is given back, as by `release` and `refund`, also if that answer arrives later. Only a place in a queue (`leaky-bucket`) stays taken.
+   */
+  signal?: AbortSignal
 }
 
 /** Options of `reserve`: the amounts are estimates. */
@@ -150,7 +155,7 @@ export interface Limiter {
    * 1.6 s.
    *
    * @returns the last decision, which is not allowed if it can never be, or not within `timeoutMs`
-   * @throws TypeError as `limit`
+   * @throws TypeError as `limit`, and the reason of an aborted `signal`
    */
   acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<LimitDecision>
   /**

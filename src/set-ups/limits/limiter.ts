@@ -208,7 +208,11 @@ export function createGuardableLimiter<Further extends object = object>(
       ...(known.degraded && { degraded: known.degraded.cause }),
       ...releaseMethods(() => finish('complete', 'unsettled')),
     }
-    return { decision: made, verdicts, observed: observeCall(name, known) }
+    const release = () => {
+      made.release()
+      attempt?.cancel()
+    }
+    return { decision: made, verdicts, observed: observeCall(name, known), release }
   }
 
   /** Refuses a call because of a pause that this process knows. @param decision of the store, or without it */
@@ -230,7 +234,7 @@ export function createGuardableLimiter<Further extends object = object>(
       ...(degraded && { degraded: degraded.cause }),
       ...releaseMethods(() => {}),
     }
-    return { decision: made, verdicts: [], observed: observeCall(name, denied) }
+    return { decision: made, verdicts: [], observed: observeCall(name, denied), release() {} }
   }
 
   /** Decides a call of `limit`. @throws TypeError for an invalid cost */
@@ -280,14 +284,19 @@ export function createGuardableLimiter<Further extends object = object>(
     return { stream, values: processEntry(facts, host, auditKeepMs, clock.now && nowMs()) }
   }
 
-  const acquiring = createAcquiring<CallOptions>({
-    ...{ clock: { elapsedMs, sleep: clock.sleep }, rulesOf, bindKeys, spend, count },
-    look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
-  })
   const refunding = createRefunding({
     ...{ rulesOf, bindEarlier: bindKeys, showResult: changeResult, nowMs, decideAt: clock.now },
     ruleSetOf: name => ruleSets.get(name)!,
     change: (call, guard) => engine.change('refund', call, background, guard),
+  })
+  const acquiring = createAcquiring<CallOptions>({
+    ...{ clock: { elapsedMs, sleep: clock.sleep }, background, rulesOf, bindKeys, spend, count },
+    look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
+    async giveBack({ decision, release }) {
+      release()
+      // Without the guard of its request: the token may end, and the units would stay spent.
+      await refunding().refund(decision)
+    },
   })
 
   /** @param guard absent: the calls need no permission */

@@ -24,7 +24,7 @@ export interface Answer {
 export interface Place {
   /**
    * Waits until the call may ask the store.
-   * @returns false: that would come too late for it
+   * @returns false: that would come too late for it, or its signal is aborted
    */
   turn(): Promise<boolean>
   /** Notes the answer of the store. The call keeps its place until it leaves. */
@@ -36,8 +36,11 @@ export interface WaitingLine {
   /**
    * @param deadline when the call gives up (ms, by `elapsedMs`); can be infinite
    * @param cost the same text for calls of the same cost
+   * @param signal ends the wait for a turn
    */
-  join(deadline: number, cost?: string): Place
+  join(deadline: number, cost?: string, signal?: AbortSignal): Place
+  /** Notes that units have become free that no answer counted on: the next call asks at once. */
+  free(): void
   isEmpty(): boolean
 }
 
@@ -52,7 +55,7 @@ interface Call {
 export interface LineClock {
   /** ms since an arbitrary instant. */
   elapsedMs(): number
-  sleep(ms: number): Promise<void>
+  sleep(ms: number, signal?: AbortSignal): Promise<void>
 }
 
 /** The bounds of the pause between two looks of a call whose turn may have come (ms). */
@@ -136,12 +139,13 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
   }
 
   return {
-    join(deadline, cost = '') {
+    join(deadline, cost = '', signal) {
       const call: Call = { cost, askedAt: undefined, dueAt: elapsedMs() }
       calls.add(call)
       return {
         async turn() {
           for (let looks = 0; ; looks++) {
+            if (signal?.aborted) return false
             const time = elapsedMs()
             call.dueAt = Math.max(call.dueAt, time)
             dropGone(time)
@@ -172,7 +176,7 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
             const wait = Math.min(untilNext + Math.min(behind, MAX_PAUSE_MS), untilGone, untilAnswered)
             const pause = Math.max(wait, MIN_PAUSE_MS)
             call.dueAt = time + pause
-            await sleep(Math.min(pause, deadline - time))
+            await sleep(Math.min(pause, deadline - time), signal)
           }
         },
         report({ allowed, further, pauseMs, isEstimate, ...answer }) {
@@ -197,6 +201,10 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
         },
         leave: () => remove(call),
       }
+    },
+
+    free() {
+      turns = Math.max(turns, 1)
     },
 
     isEmpty: () => calls.size === 0,

@@ -15,6 +15,7 @@ import {
 import type { DecidedCall } from './decided-call.ts'
 import type { LimitDecision, Limiter } from './limiter-shape.ts'
 import { observeLateTurn } from './observe-call.ts'
+import { createQueueJoins, type QueueJoins } from './queue-joins.ts'
 import { createWaitingLine, type LineClock, type WaitingLine } from './waiting-line.ts'
 import { answerFor, queueWait, waitAfter } from './waits.ts'
 
@@ -46,15 +47,15 @@ export function createAcquiring<Options>({
   count,
   giveBack,
 }: AcquiringOptions<Options>): (options: Options) => Pick<Limiter, 'acquire'> {
-  const lines = new Map<string, WaitingLine>()
+  const lines = new Map<string, { line: WaitingLine; joins: QueueJoins }>()
 
   /** The calls of `acquire` that wait for an identity of a limit. */
-  function lineOf(id: string): WaitingLine {
+  function lineOf(id: string) {
     const known = lines.get(id)
     if (known) return known
-    const line = createWaitingLine(clock)
-    lines.set(id, line)
-    return line
+    const made = { line: createWaitingLine(clock), joins: createQueueJoins() }
+    lines.set(id, made)
+    return made
   }
 
   return decideOptions => ({
@@ -68,21 +69,26 @@ export function createAcquiring<Options>({
       const lineId = bindKeys(name, identity)
         .map(({ key }) => key)
         .join('\n')
-      const line = lineOf(lineId)
+      const { line, joins } = lineOf(lineId)
       const deadline = clock.elapsedMs() + timeoutMs
+      const joinMs = queueMs(rules, options)
       const attempt = async (): Promise<DecidedCall> => {
-        const left = deadline - clock.elapsedMs()
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
-        if (Number.isFinite(left) && joinsQueue(rules, options)) {
+        while (joinMs > 0 && Number.isFinite(deadline)) {
+          const addedMs = joins.watch()
           const looked = await look(name, identity, decideOptions)
           const { decision, verdicts, observed } = looked
           const delayMs = milliseconds(queueWait(verdicts))
-          if (delayMs > left) {
+          const left = deadline - clock.elapsedMs()
+          if (delayMs > left || signal?.aborted) {
             const refused = { ...decision, allowed: false, retryAfterMs: delayMs }
             return { ...looked, decision: refused, observed: observeLateTurn(observed, verdicts, left) }
           }
+          if (delayMs + addedMs() <= left) break
+          // The calls that may be before it have asked.
+          await clock.sleep(LOOK_AGAIN_MS, signal)
         }
-        return await spend(name, identity, options, decideOptions)
+        return await joins.join(joinMs, () => spend(name, identity, options, decideOptions))
       }
       const costOfRule = (rule: Rule) => costOf(rule as LimitRule, options)
       const cost = JSON.stringify([options.cost ?? 1, options.amounts])
@@ -123,7 +129,7 @@ export function createAcquiring<Options>({
             if (!signal!.aborted) resolve(made.decision)
             else if (made.decision.allowed) {
               await giveBack(made)
-              lines.get(lineId)?.free()
+              lines.get(lineId)?.line.free()
             }
           } catch (error) {
             reject(error)
@@ -138,10 +144,15 @@ export function createAcquiring<Options>({
   })
 }
 
-/** Whether a call of this cost may have to wait in a queue. */
-function joinsQueue(rules: readonly LimitRule[], options: CostOptions): boolean {
-  return rules.some(rule => {
+/** A call that may have lost its place in a queue to others looks again after this time (ms). */
+const LOOK_AGAIN_MS = 5
+
+/** By how much a call of this cost makes the longest of its queues longer (ms). 0: it joins none. */
+function queueMs(rules: readonly LimitRule[], options: CostOptions): number {
+  const added = rules.map(rule => {
     const units = costOf(rule, options)
-    return rule.counting.isQueue && units > 0 && units <= rule.quota.burst
+    const { rate, period, burst } = rule.quota
+    return rule.counting.isQueue && units <= burst ? (units * period) / rate / 1e3 : 0
   })
+  return Math.max(0, ...added)
 }

@@ -95,8 +95,8 @@ export interface RefundableDecision
 /** Options of `acquire`: those of `limit`, and how long to wait. */
 export interface AcquireOptions extends CostOptions {
   /**
-   * Give up if it would take longer than this many ms (default: no limit). A queue that others join at the same moment
-   * can take longer.
+   * Give up if it would take longer than this many ms (default: no limit). A queue (`leaky-bucket`) that other processes join at the same
+   * moment can take longer.
    */
   timeoutMs?: number
   /**

@@ -23,6 +23,8 @@ import { answerFor, queueWait, waitAfter } from './waits.ts'
 export interface AcquiringOptions<Options> {
   clock: LineClock
   background: Background
+  /** Whether a call may end the sleep of another one, so not on Workers. */
+  wakes: boolean
   /** @throws TypeError for an unknown limit */
   rulesOf(name: string): readonly LimitRule[]
   /** Each rule of a limit with the key of the identity. @throws TypeError */
@@ -36,6 +38,12 @@ export interface AcquiringOptions<Options> {
   giveBack(call: DecidedCall): Promise<void>
 }
 
+export interface Acquiring<Options> {
+  methods(options: Options): Pick<Limiter, 'acquire'>
+  /** Notes that a call of this process has released units in flight. @param keys of the identity, of all rules of the limit */
+  free(keys: readonly string[]): void
+}
+
 /** Creates `acquire`. The calls of all `options` wait in the same lines. */
 export function createAcquiring<Options>({
   clock,
@@ -46,19 +54,20 @@ export function createAcquiring<Options>({
   spend,
   count,
   giveBack,
-}: AcquiringOptions<Options>): (options: Options) => Pick<Limiter, 'acquire'> {
+  wakes,
+}: AcquiringOptions<Options>): Acquiring<Options> {
   const lines = new Map<string, { line: WaitingLine; joins: QueueJoins }>()
 
   /** The calls of `acquire` that wait for an identity of a limit. */
   function lineOf(id: string) {
     const known = lines.get(id)
     if (known) return known
-    const made = { line: createWaitingLine(clock), joins: createQueueJoins() }
+    const made = { line: createWaitingLine(clock, wakes), joins: createQueueJoins() }
     lines.set(id, made)
     return made
   }
 
-  return decideOptions => ({
+  const methods: Acquiring<Options>['methods'] = decideOptions => ({
     async acquire(name, identity = {}, acquireOptions = {}) {
       checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs', 'signal'])
       const { timeoutMs = Number.POSITIVE_INFINITY, signal, ...options } = acquireOptions
@@ -66,9 +75,7 @@ export function createAcquiring<Options>({
       checkSignal(signal)
       const rules = rulesOf(name)
       checkCosts(name, options, rules)
-      const lineId = bindKeys(name, identity)
-        .map(({ key }) => key)
-        .join('\n')
+      const lineId = lineIdOf(bindKeys(name, identity).map(({ key }) => key))
       const { line, joins } = lineOf(lineId)
       const deadline = clock.elapsedMs() + timeoutMs
       const joinMs = queueMs(rules, options)
@@ -142,7 +149,11 @@ export function createAcquiring<Options>({
       })
     },
   })
+
+  return { methods, free: keys => lines.get(lineIdOf(keys))?.line.free() }
 }
+
+const lineIdOf = (keys: readonly string[]) => keys.join('\n')
 
 /** A call that may have lost its place in a queue to others looks again after this time (ms). */
 const LOOK_AGAIN_MS = 5

@@ -64,6 +64,8 @@ export interface LimiterInternals {
   decideAt: (() => number) | undefined
   bindEarlier: BindEarlier
   change(call: PreparedCall<Told>): Promise<Told | Degraded>
+  /** Notes that units were released. @param keys of the identity, of all rules of the limit */
+  freed(keys: readonly string[]): void
   deciding(begin: BeginHold): Pick<Limiter, 'limit' | 'acquire'>
 }
 
@@ -85,7 +87,7 @@ export interface Holder {
 /** @param script of messages (sync.ts) */
 export const createHolder =
   (script: () => Script) =>
-  ({ background, bindEarlier, change, decideAt, deciding }: LimiterInternals): Holder => {
+  ({ background, bindEarlier, change, decideAt, deciding, freed }: LimiterInternals): Holder => {
     async function tell(epoch: number, { limit, identity, id, held }: Hold): Promise<HoldResult> {
       const keyed = bindEarlier(limit, identity, {}).filter(
         ({ rule }) => countsInFlight(rule) && Object.hasOwn(held, rule.name),
@@ -102,7 +104,11 @@ export const createHolder =
       const isHeld = keyed.length > 0 && told.every(each => 'units' in each && each.units > 0)
       return { renewWithinMs: isHeld ? ttlOf(keyed) : 0 }
     }
-    const release = (hold: Hold) => tell(2, hold)
+    async function release(hold: Hold): Promise<HoldResult> {
+      const told = await tell(2, hold)
+      freed(bindEarlier(hold.limit, hold.identity, {}).map(({ key }) => key))
+      return told
+    }
 
     return {
       holding: deciding((limit, identity) => {

@@ -151,8 +151,8 @@ export interface Limiter {
   /**
    * Waits until the limit admits, then until the departure from a queue (`leaky-bucket`). The calls of a process that
    * wait for one identity are admitted in the order in which they came, and ask the store one after the other. If all
-   * units are in flight (`concurrency`), the first of them tries again after 50 ms and then less often, up to every
-   * 1.6 s.
+   * units are in flight (`concurrency`), a release in this process lets the next one ask at once (not on Workers), and the first of them
+   * also tries again after 50 ms and then less often, up to every 1.6 s.
    *
    * @returns the last decision, which is not allowed if it can never be, or not within `timeoutMs`
    * @throws TypeError as `limit`, and the reason of an aborted `signal`

@@ -8,6 +8,7 @@ import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER } from '../../clock.ts'
 import { DEFAULT_KEEP_MS } from '../../config/audit-keep.ts'
 import type { LimitRule } from '../../config/compile.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind.ts'
 import type { CallGuard } from '../../limiter/call-guard.ts'
@@ -26,6 +27,7 @@ import { createLimitRuleSet } from '../../script/rule-set.ts'
 import { AUDIT_KEY, limitRuleKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { NO_BOARD } from '../../switches/live.ts'
+import { isCloudflare } from '../platform.ts'
 import { milliseconds, ruleResultOf } from '../rule-result.ts'
 import { createAcquiring } from './acquire.ts'
 import {
@@ -189,6 +191,7 @@ export function createGuardableLimiter<Further extends object = object>(
     const tookPart = new Set((outcome?.verdicts ?? verdicts).map(({ rule }) => rule.name))
     const { reservation } = stake ?? {}
     const charged = isCharged && verb === 'decide' ? rules.filter(({ rule }) => tookPart.has(rule.name)) : []
+    let isHeld = awaitsEnding && known.kind === 'allowed' && rules.some(({ rule }) => countsInFlight(rule))
     const made: LimitDecision = {
       ...{ limit: name, identity, at },
       allowed: known.kind === 'allowed',
@@ -206,7 +209,11 @@ export function createGuardableLimiter<Further extends object = object>(
       ...held,
       ...(reservation && { reserved: reservedUnits(reservation) }),
       ...(known.degraded && { degraded: known.degraded.cause }),
-      ...releaseMethods(() => finish('complete', 'unsettled')),
+      ...releaseMethods(() => {
+        finish('complete', 'unsettled')
+        if (isHeld) acquiring.free(keyed.map(({ key }) => key))
+        isHeld = false
+      }),
     }
     const release = () => {
       made.release()
@@ -291,6 +298,7 @@ export function createGuardableLimiter<Further extends object = object>(
   })
   const acquiring = createAcquiring<CallOptions>({
     ...{ clock: { elapsedMs, sleep: clock.sleep }, background, rulesOf, bindKeys, spend, count },
+    wakes: !isCloudflare(),
     look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
     async giveBack({ decision, release }) {
       release()
@@ -317,7 +325,7 @@ export function createGuardableLimiter<Further extends object = object>(
         checkOptions('limit', options, ['cost', 'amounts'])
         return count(await spend(name, identity, options, callOptions))
       },
-      ...acquiring(callOptions),
+      ...acquiring.methods(callOptions),
     })
 
     return {
@@ -325,6 +333,7 @@ export function createGuardableLimiter<Further extends object = object>(
       ...(extend?.({
         ...{ background, bindEarlier: bindKeys, decideAt: clock.now },
         change: call => engine.change('refund', call, background, guard),
+        freed: keys => acquiring.free(keys),
         deciding: hold => deciding({ ...decideOptions, hold }),
       }) as Further),
 

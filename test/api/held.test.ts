@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { beforeEach, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { sized } from '../selection.ts'
-import { type ApiCall, type ApiReply, apiOf, tokenWith } from '../support/api.ts'
+import { type ApiCall, type ApiReply, apiOf, appWithApi, tokenWith } from '../support/api.ts'
 import { describeOnCluster } from '../support/cluster.ts'
 import { useGateway, useGatewayOn } from '../support/gateway.ts'
 import { describeOnRedis } from '../support/redis.ts'
@@ -35,7 +35,7 @@ describeOnRedis('units in flight over HTTP', (_, kind) => {
 
   /** An isolate. Its limits by name are decided by the clock of the test. */
   const isolate = (config: Partial<ConfigInput> = CONFIG) =>
-    apiOf(gateway, config, { limiter: { clock: { now: () => nowMs * 1e3, sleep } } })
+    apiOf(gateway, config, { limiter: { clock: { now: () => nowMs * 1e3, sleep: ms => sleep(ms) } } })
 
   beforeEach(async () => {
     nowMs = Date.UTC(2026, 0, 1)
@@ -51,6 +51,30 @@ describeOnRedis('units in flight over HTTP', (_, kind) => {
     const { body } = await api(`POST limits/${limit}/peek`, { token, body: ACCOUNT })
     return body.rules.map(({ remaining }: { remaining: number }) => remaining)
   }
+
+  it('are held by nobody if the client leaves while it waits', async () => {
+    const held = [await hold(), await hold()]
+    const leaving = new AbortController()
+    const app = appWithApi(gateway, CONFIG, {
+      limiter: {
+        clock: {
+          now: () => nowMs * 1e3,
+          async sleep(ms) {
+            nowMs += ms
+            leaving.abort()
+          },
+        },
+      },
+    })
+    const reply = await app('/_sluice/v1/limits/jobs', {
+      ...{ method: 'POST', signal: leaving.signal },
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ ...ACCOUNT, hold: true, waitMs: 20_000 }),
+    })
+    expect(reply.status).toBe(499)
+    for (const reply of held) await tell('release', reply)
+    expect(await left()).toEqual([2])
+  })
 
   it('are held until the release, each step in one trip', async () => {
     const first = await hold()

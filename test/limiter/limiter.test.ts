@@ -469,6 +469,22 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect((await limiter.limit('mail', { domain: 'x' })).delayMs).toBe(500)
   })
 
+  it('joins a queue only if it can leave it in time, also if many calls come together', async () => {
+    const { limiter, clock } = limiterOn(await fresh())
+    const calls = Promise.all(
+      Array.from({ length: 12 }, async () => {
+        const { allowed } = await limiter.acquire('mail', { domain: 'x' }, { timeoutMs: 1100 })
+        return [allowed, Math.ceil((clock.time - NOON) / 1e3)] as const
+      }),
+    )
+    await clock.runUntilDone(calls)
+    const waits = (await calls).filter(([allowed]) => allowed).map(([, ms]) => ms)
+    expect(waits).toEqual([0, 500, 1000])
+    // Those that were refused waited for nothing, and keep no place.
+    expect((await calls).filter(([allowed, ms]) => !allowed && ms < 100)).toHaveLength(9)
+    expect((await limiter.limit('mail', { domain: 'x' })).delayMs).toBe(500)
+  })
+
   it('spends with one call in one HTTP request, whatever the number of rules', async () => {
     const store = storeOf(await fresh(), { isCluster: true })
     const limiter = createLimiterOnStore({ limits }, store)
@@ -580,7 +596,7 @@ describeOnRedisEngine('a limit by name', fresh => {
         .replace(/^limit has/, `${method} has`)
         .replace(
           /(Options|these): cost, amounts\./,
-          method === 'limit' ? '$&' : '$1: cost, amounts, timeoutMs.',
+          method === 'limit' ? '$&' : '$1: cost, amounts, timeoutMs, signal.',
         )
       await expect(limiter[method](...(args as unknown as [string]))).rejects.toThrow(new TypeError(expected))
     }
@@ -597,7 +613,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     [
       'acquire',
       ['crawler', {}, { timeout: 5 }],
-      "acquire has no option 'timeout'. Options: cost, amounts, timeoutMs.",
+      "acquire has no option 'timeout'. Options: cost, amounts, timeoutMs, signal.",
     ],
     ['reset', ['crawler', {}, { rules: 'day' }], "reset has no option 'rules'. Options: rule."],
     [

@@ -182,6 +182,48 @@ describe('calls that wait', () => {
     expect(await same.turn()).toBe(false)
   })
 
+  it('follow a release at once and in order, with one trip each', async () => {
+    const [limit, jobs, jobMs, tripMs] = [10, 400, 20, 2]
+    const awake = (ms: number, signal?: AbortSignal) =>
+      new Promise<void>(resolve => {
+        const timer = setTimeout(resolve, ms)
+        signal?.addEventListener('abort', () => {
+          clearTimeout(timer)
+          resolve()
+        })
+      })
+    const line = createWaitingLine({ ...clock, sleep: awake }, true)
+    let [inFlight, trips, left] = [0, 0, jobs]
+    const order: number[] = []
+    async function job(): Promise<void> {
+      const place = line.join(Infinity)
+      const number = jobs - left--
+      for (let allowed = false; !allowed && (await place.turn()); ) {
+        trips += 1
+        await sleep(tripMs)
+        allowed = inFlight < limit
+        if (allowed) inFlight += 1
+        place.report({ allowed, further: limit - inFlight, pauseMs: 50, paceMs: Infinity, isEstimate: false })
+      }
+      place.leave()
+      order.push(number)
+      await sleep(jobMs)
+      inFlight -= 1
+      line.free()
+    }
+    const startedAt = Date.now()
+    await untilDone(
+      Promise.all(
+        Array.from({ length: 50 }, async () => {
+          while (left > 0) await job()
+        }),
+      ),
+    )
+    expect((jobs * jobMs) / limit / (Date.now() - startedAt)).toBeGreaterThan(0.8)
+    expect(trips).toBeLessThan(1.2 * jobs)
+    expect(order).toEqual(order.toSorted((a, b) => a - b))
+  })
+
   it('are told at once if their turn comes too late, and in time if that is unknown', async () => {
     const [line, store] = [createWaitingLine(clock), storeOf({ burst: 1, paceMs: 10_000, tripMs: 10 })]
     const first = acquire(line, store)

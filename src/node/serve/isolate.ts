@@ -11,6 +11,7 @@ import { createGateway } from '../../set-ups/gateway/app.ts'
 import { METRICS_PARTS } from '../../set-ups/gateway/metrics.ts'
 import { ALL_PARTS } from '../../set-ups/http/all-parts.ts'
 import { logException } from '../../set-ups/http/unexpected.ts'
+import { sleepBy } from '../../set-ups/limits/settings.ts'
 import { replaceSha256 } from '../../sha256.ts'
 import { createSwitchBoard } from '../../switches/live.ts'
 import { trackBackgroundWork } from './background-work.ts'
@@ -75,7 +76,7 @@ export async function startIsolate(options: IsolateOptions): Promise<Isolate> {
     ...{ variables: { ...variables }, peerOf, timer, secret, fetchOrigin: origin.fetchOrigin },
     ...{ log, board: createSwitchBoard(SYSTEM_CLOCK) },
     reporting: { timer },
-    limiter: { waitUntil, clock: { sleep: ms => new Promise(resolve => void timer(ms, resolve)), timer } },
+    limiter: { waitUntil, clock: { sleep: sleepBy(timer), timer } },
     ...(admin && { connection: admin }),
   })
   const listeners = createListeners(gateway, {

@@ -12,6 +12,7 @@ import { createLimitRuleSet } from '../../script/rule-set.ts'
 import type { Store } from '../../store/store.ts'
 import { failureOf } from '../../store/upstash.ts'
 import { describeRefusal } from '../http/deny.ts'
+import { replyToGoneClient } from '../http/forward.ts'
 import type { DecisionSource } from '../http/handle.ts'
 import { logException } from '../http/unexpected.ts'
 import type { LimiterParts } from '../limits/parts.ts'
@@ -125,7 +126,11 @@ export function createApi(
 
   async function handle(incoming: ApiRequest): Promise<Response> {
     const id = crypto.randomUUID()
-    return await reply(incoming, id).catch((error: unknown) => replyToProblem(toApiError(error, log), id))
+    return await reply(incoming, id).catch((error: unknown) => {
+      const { signal } = incoming.request
+      if (signal.aborted && error === signal.reason) return replyToGoneClient().response
+      return replyToProblem(toApiError(error, log), id)
+    })
   }
 
   return {

@@ -77,7 +77,7 @@ export function createApiLimits(
       // Also if the input is wrong, which only callers with a token may learn.
       await guarded(bearerOf(request), scopesForLimit(params.name!), address, limiterFor, async limiter => {
         const input = await readInput(route, request, url)
-        return await route.run({ ...input, params, limiter }, services)
+        return await route.run({ ...input, params, limiter, gone: () => request.signal }, services)
       }),
   }
 }

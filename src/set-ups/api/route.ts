@@ -88,6 +88,8 @@ export interface Call<Body = unknown, Query = unknown> extends Pick<RouteRequest
 
 export interface LimitCall<Body> extends Call<Body> {
   limiter: HoldingLimiter
+  /** Aborted when the client has left (in workerd with the flag enable_request_signal). Reading it takes time on Workers. */
+  gone(): AbortSignal
 }
 
 export interface AdminCall<Body, Query> extends Call<Body, Query> {

@@ -1,4 +1,5 @@
 /** Calls that wait for their turn. */
+import type { Background } from '../../background.ts'
 import type { LimitRule } from '../../config/compile.ts'
 import type { Rule } from '../../config/compile-rule.ts'
 import { milliseconds } from '../rule-result.ts'
@@ -6,6 +7,7 @@ import {
   type CostOptions,
   checkCosts,
   checkOptions,
+  checkSignal,
   checkTimeout,
   costOf,
   type LimitIdentity,
@@ -13,12 +15,16 @@ import {
 import type { DecidedCall } from './decided-call.ts'
 import type { LimitDecision, Limiter } from './limiter-shape.ts'
 import { observeLateTurn } from './observe-call.ts'
+import { createQueueJoins, type QueueJoins } from './queue-joins.ts'
 import { createWaitingLine, type LineClock, type WaitingLine } from './waiting-line.ts'
 import { answerFor, queueWait, waitAfter } from './waits.ts'
 
 /** What waiting calls need from the limiter. `Options` say how a call is decided. */
 export interface AcquiringOptions<Options> {
   clock: LineClock
+  background: Background
+  /** Whether a call may end the sleep of another one, so not on Workers. */
+  wakes: boolean
   /** @throws TypeError for an unknown limit */
   rulesOf(name: string): readonly LimitRule[]
   /** Each rule of a limit with the key of the identity. @throws TypeError */
@@ -28,84 +34,136 @@ export interface AcquiringOptions<Options> {
   spend(name: string, identity: LimitIdentity, cost: CostOptions, options: Options): Promise<DecidedCall>
   /** Counts a call by its last decision. */
   count(call: DecidedCall): LimitDecision
+  /** Gives back what an admitted call holds and has spent. */
+  giveBack(call: DecidedCall): Promise<void>
+}
+
+export interface Acquiring<Options> {
+  methods(options: Options): Pick<Limiter, 'acquire'>
+  /** Notes that a call of this process has released units in flight. @param keys of the identity, of all rules of the limit */
+  free(keys: readonly string[]): void
 }
 
 /** Creates `acquire`. The calls of all `options` wait in the same lines. */
 export function createAcquiring<Options>({
   clock,
+  background,
   rulesOf,
   bindKeys,
   look,
   spend,
   count,
-}: AcquiringOptions<Options>): (options: Options) => Pick<Limiter, 'acquire'> {
-  const lines = new Map<string, WaitingLine>()
+  giveBack,
+  wakes,
+}: AcquiringOptions<Options>): Acquiring<Options> {
+  const lines = new Map<string, { line: WaitingLine; joins: QueueJoins }>()
 
   /** The calls of `acquire` that wait for an identity of a limit. */
-  function lineOf(id: string): WaitingLine {
+  function lineOf(id: string) {
     const known = lines.get(id)
     if (known) return known
-    const line = createWaitingLine(clock)
-    lines.set(id, line)
-    return line
+    const made = { line: createWaitingLine(clock, wakes), joins: createQueueJoins() }
+    lines.set(id, made)
+    return made
   }
 
-  return decideOptions => ({
+  const methods: Acquiring<Options>['methods'] = decideOptions => ({
     async acquire(name, identity = {}, acquireOptions = {}) {
-      checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs'])
-      const { timeoutMs = Number.POSITIVE_INFINITY, ...options } = acquireOptions
+      checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs', 'signal'])
+      const { timeoutMs = Number.POSITIVE_INFINITY, signal, ...options } = acquireOptions
       checkTimeout(timeoutMs)
+      checkSignal(signal)
       const rules = rulesOf(name)
       checkCosts(name, options, rules)
-      const lineId = bindKeys(name, identity)
-        .map(({ key }) => key)
-        .join('\n')
-      const line = lineOf(lineId)
+      const lineId = lineIdOf(bindKeys(name, identity).map(({ key }) => key))
+      const { line, joins } = lineOf(lineId)
       const deadline = clock.elapsedMs() + timeoutMs
+      const joinMs = queueMs(rules, options)
       const attempt = async (): Promise<DecidedCall> => {
-        const left = deadline - clock.elapsedMs()
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
-        if (Number.isFinite(left) && joinsQueue(rules, options)) {
-          const { decision, verdicts, observed } = await look(name, identity, decideOptions)
+        while (joinMs > 0 && Number.isFinite(deadline)) {
+          const addedMs = joins.watch()
+          const looked = await look(name, identity, decideOptions)
+          const { decision, verdicts, observed } = looked
           const delayMs = milliseconds(queueWait(verdicts))
-          if (delayMs > left) {
+          const left = deadline - clock.elapsedMs()
+          if (delayMs > left || signal?.aborted) {
             const refused = { ...decision, allowed: false, retryAfterMs: delayMs }
-            return { decision: refused, verdicts, observed: observeLateTurn(observed, verdicts, left) }
+            return { ...looked, decision: refused, observed: observeLateTurn(observed, verdicts, left) }
           }
+          if (delayMs + addedMs() <= left) break
+          // The calls that may be before it have asked.
+          await clock.sleep(LOOK_AGAIN_MS, signal)
         }
-        return await spend(name, identity, options, decideOptions)
+        return await joins.join(joinMs, () => spend(name, identity, options, decideOptions))
       }
-      const place = line.join(deadline, JSON.stringify([options.cost ?? 1, options.amounts]))
       const costOfRule = (rule: Rule) => costOf(rule as LimitRule, options)
-      let made: DecidedCall
-      try {
-        for (let attempts = 0; ; attempts++) {
-          if (!(await place.turn())) {
+      const cost = JSON.stringify([options.cost ?? 1, options.amounts])
+
+      async function wait(): Promise<DecidedCall> {
+        const place = line.join(deadline, cost, signal)
+        let made: DecidedCall
+        try {
+          for (let attempts = 0; ; attempts++) {
+            const isTurn = await place.turn()
+            signal?.throwIfAborted()
             made = await attempt()
-            break
+            if (!isTurn) break
+            const pauseMs = waitAfter(made, attempts)
+            place.report(answerFor(made, costOfRule, pauseMs))
+            const { allowed, pausedUntil, retryAfterMs } = made.decision
+            const waitMs = pausedUntil === undefined ? pauseMs : retryAfterMs
+            if (allowed || pauseMs < 0 || waitMs > deadline - clock.elapsedMs()) break
           }
-          made = await attempt()
-          const pauseMs = waitAfter(made, attempts)
-          place.report(answerFor(made, costOfRule, pauseMs))
-          const { allowed, pausedUntil, retryAfterMs } = made.decision
-          const waitMs = pausedUntil === undefined ? pauseMs : retryAfterMs
-          if (allowed || pauseMs < 0 || waitMs > deadline - clock.elapsedMs()) break
+        } finally {
+          place.leave()
+          if (line.isEmpty()) lines.delete(lineId)
         }
-      } finally {
-        place.leave()
-        if (line.isEmpty()) lines.delete(lineId)
+        if (signal?.aborted) return made
+        const { allowed, delayMs } = count(made)
+        if (allowed) await clock.sleep(delayMs, signal)
+        return made
       }
-      const decision = count(made)
-      if (decision.allowed) await clock.sleep(decision.delayMs)
-      return decision
+
+      if (!signal) return (await wait()).decision
+      signal.throwIfAborted()
+      return await new Promise<LimitDecision>((resolve, reject) => {
+        const abort = () => reject(signal.reason)
+        signal.addEventListener('abort', abort)
+        async function settle(): Promise<void> {
+          try {
+            const made = await wait()
+            if (!signal!.aborted) resolve(made.decision)
+            else if (made.decision.allowed) {
+              await giveBack(made)
+              lines.get(lineId)?.line.free()
+            }
+          } catch (error) {
+            reject(error)
+          } finally {
+            signal!.removeEventListener('abort', abort)
+          }
+        }
+        // It goes on after the call has rejected.
+        background(settle())
+      })
     },
   })
+
+  return { methods, free: keys => lines.get(lineIdOf(keys))?.line.free() }
 }
 
-/** Whether a call of this cost may have to wait in a queue. */
-function joinsQueue(rules: readonly LimitRule[], options: CostOptions): boolean {
-  return rules.some(rule => {
+const lineIdOf = (keys: readonly string[]) => keys.join('\n')
+
+/** A call that may have lost its place in a queue to others looks again after this time (ms). */
+const LOOK_AGAIN_MS = 5
+
+/** By how much a call of this cost makes the longest of its queues longer (ms). 0: it joins none. */
+function queueMs(rules: readonly LimitRule[], options: CostOptions): number {
+  const added = rules.map(rule => {
     const units = costOf(rule, options)
-    return rule.counting.isQueue && units > 0 && units <= rule.quota.burst
+    const { rate, period, burst } = rule.quota
+    return rule.counting.isQueue && units <= burst ? (units * period) / rate / 1e3 : 0
   })
+  return Math.max(0, ...added)
 }

@@ -232,6 +232,14 @@ export function checkTimeout(timeoutMs: unknown): void {
   throw new TypeError(`timeoutMs is ${show(timeoutMs)}. Use a number of milliseconds.`)
 }
 
+/** @throws TypeError for a signal that cannot be listened to */
+export function checkSignal(signal: unknown): void {
+  if (signal === undefined) return
+  if (typeof signal === 'object' && signal !== null && 'aborted' in signal && 'addEventListener' in signal)
+    return
+  throw new TypeError(`signal is ${show(signal)}. Use the signal of an AbortController.`)
+}
+
 /** @throws TypeError for an unknown rule */
 export function checkRule(name: string, only: string, rules: readonly LimitRule[]): void {
   if (rules.some(rule => rule.name === only)) return

@@ -10,6 +10,8 @@ const UNAVAILABLE_RETRY = 1e6
 /** A decision, and what is counted of it. */
 export interface DecidedCall extends Decided<LimitDecision> {
   observed: ObservedCall
+  /** Releases the units in flight that it holds. */
+  release(): void
 }
 
 /**

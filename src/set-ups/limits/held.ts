@@ -52,6 +52,8 @@ export interface HoldAttempt {
   holdingOf(rule: Rule, cost: number): Holding | undefined
   /** Releases what the store may have counted for an attempt that holds nothing. */
   end(outcome: Outcome | undefined, decision: Allowed | Denied | Unavailable): Held | undefined
+  /** Releases what it holds, because its caller has left. */
+  cancel(): void
 }
 
 export type BeginHold = (limit: string, identity: LimitIdentity) => HoldAttempt
@@ -62,6 +64,8 @@ export interface LimiterInternals {
   decideAt: (() => number) | undefined
   bindEarlier: BindEarlier
   change(call: PreparedCall<Told>): Promise<Told | Degraded>
+  /** Notes that units were released. @param keys of the identity, of all rules of the limit */
+  freed(keys: readonly string[]): void
   deciding(begin: BeginHold): Pick<Limiter, 'limit' | 'acquire'>
 }
 
@@ -83,7 +87,7 @@ export interface Holder {
 /** @param script of messages (sync.ts) */
 export const createHolder =
   (script: () => Script) =>
-  ({ background, bindEarlier, change, decideAt, deciding }: LimiterInternals): Holder => {
+  ({ background, bindEarlier, change, decideAt, deciding, freed }: LimiterInternals): Holder => {
     async function tell(epoch: number, { limit, identity, id, held }: Hold): Promise<HoldResult> {
       const keyed = bindEarlier(limit, identity, {}).filter(
         ({ rule }) => countsInFlight(rule) && Object.hasOwn(held, rule.name),
@@ -100,15 +104,20 @@ export const createHolder =
       const isHeld = keyed.length > 0 && told.every(each => 'units' in each && each.units > 0)
       return { renewWithinMs: isHeld ? ttlOf(keyed) : 0 }
     }
-    const release = (hold: Hold) => tell(2, hold)
+    async function release(hold: Hold): Promise<HoldResult> {
+      const told = await tell(2, hold)
+      freed(bindEarlier(hold.limit, hold.identity, {}).map(({ key }) => key))
+      return told
+    }
 
     return {
       holding: deciding((limit, identity) => {
         // Another one for each attempt: the store may have counted one that it has not answered.
         const id = newReservationId()
         const costs: Record<string, number> = {}
+        const cancel = () => background(release({ limit, identity, id, held: costs }))
         return {
-          id,
+          ...{ id, cancel },
           holdingOf(rule, cost) {
             if (!countsInFlight(rule) || cost === 0) return undefined
             costs[rule.name] = cost
@@ -121,8 +130,7 @@ export const createHolder =
               const held = Object.fromEntries(counted.map(({ rule: { name } }) => [name, costs[name]!]))
               return counted.length > 0 ? { held, renewWithinMs: ttlOf(counted) } : undefined
             }
-            if (outcome ? isAdmitted || outcome.isBySlot : decision.degraded)
-              background(release({ limit, identity, id, held: costs }))
+            if (outcome ? isAdmitted || outcome.isBySlot : decision.degraded) cancel()
           },
         }
       }),

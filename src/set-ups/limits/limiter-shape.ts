@@ -95,10 +95,15 @@ export interface RefundableDecision
 /** Options of `acquire`: those of `limit`, and how long to wait. */
 export interface AcquireOptions extends CostOptions {
   /**
-   * Give up if it would take longer than this many ms (default: no limit). A queue that others join at the same moment
-   * can take longer.
+   * Give up if it would take longer than this many ms (default: no limit). A queue (`leaky-bucket`) that other processes join at the same
+   * moment can take longer.
    */
   timeoutMs?: number
+  /**
+   * Ends the wait: the call leaves the line and rejects with the reason of the signal, as `fetch` does. What the store has admitted for it
+   * is given back, as by `release` and `refund`, also if that answer arrives later. Only a place in a queue (`leaky-bucket`) stays taken.
+   */
+  signal?: AbortSignal
 }
 
 /** Options of `reserve`: the amounts are estimates. */
@@ -146,11 +151,11 @@ export interface Limiter {
   /**
    * Waits until the limit admits, then until the departure from a queue (`leaky-bucket`). The calls of a process that
    * wait for one identity are admitted in the order in which they came, and ask the store one after the other. If all
-   * units are in flight (`concurrency`), the first of them tries again after 50 ms and then less often, up to every
-   * 1.6 s.
+   * units are in flight (`concurrency`), a release in this process lets the next one ask at once (not on Workers), and the first of them
+   * also tries again after 50 ms and then less often, up to every 1.6 s.
    *
    * @returns the last decision, which is not allowed if it can never be, or not within `timeoutMs`
-   * @throws TypeError as `limit`
+   * @throws TypeError as `limit`, and the reason of an aborted `signal`
    */
   acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<LimitDecision>
   /**

@@ -8,6 +8,7 @@ import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER } from '../../clock.ts'
 import { DEFAULT_KEEP_MS } from '../../config/audit-keep.ts'
 import type { LimitRule } from '../../config/compile.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind.ts'
 import type { CallGuard } from '../../limiter/call-guard.ts'
@@ -26,6 +27,7 @@ import { createLimitRuleSet } from '../../script/rule-set.ts'
 import { AUDIT_KEY, limitRuleKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { NO_BOARD } from '../../switches/live.ts'
+import { isCloudflare } from '../platform.ts'
 import { milliseconds, ruleResultOf } from '../rule-result.ts'
 import { createAcquiring } from './acquire.ts'
 import {
@@ -189,6 +191,7 @@ export function createGuardableLimiter<Further extends object = object>(
     const tookPart = new Set((outcome?.verdicts ?? verdicts).map(({ rule }) => rule.name))
     const { reservation } = stake ?? {}
     const charged = isCharged && verb === 'decide' ? rules.filter(({ rule }) => tookPart.has(rule.name)) : []
+    let isHeld = awaitsEnding && known.kind === 'allowed' && rules.some(({ rule }) => countsInFlight(rule))
     const made: LimitDecision = {
       ...{ limit: name, identity, at },
       allowed: known.kind === 'allowed',
@@ -206,9 +209,17 @@ export function createGuardableLimiter<Further extends object = object>(
       ...held,
       ...(reservation && { reserved: reservedUnits(reservation) }),
       ...(known.degraded && { degraded: known.degraded.cause }),
-      ...releaseMethods(() => finish('complete', 'unsettled')),
+      ...releaseMethods(() => {
+        finish('complete', 'unsettled')
+        if (isHeld) acquiring.free(keyed.map(({ key }) => key))
+        isHeld = false
+      }),
     }
-    return { decision: made, verdicts, observed: observeCall(name, known) }
+    const release = () => {
+      made.release()
+      attempt?.cancel()
+    }
+    return { decision: made, verdicts, observed: observeCall(name, known), release }
   }
 
   /** Refuses a call because of a pause that this process knows. @param decision of the store, or without it */
@@ -230,7 +241,7 @@ export function createGuardableLimiter<Further extends object = object>(
       ...(degraded && { degraded: degraded.cause }),
       ...releaseMethods(() => {}),
     }
-    return { decision: made, verdicts: [], observed: observeCall(name, denied) }
+    return { decision: made, verdicts: [], observed: observeCall(name, denied), release() {} }
   }
 
   /** Decides a call of `limit`. @throws TypeError for an invalid cost */
@@ -280,14 +291,20 @@ export function createGuardableLimiter<Further extends object = object>(
     return { stream, values: processEntry(facts, host, auditKeepMs, clock.now && nowMs()) }
   }
 
-  const acquiring = createAcquiring<CallOptions>({
-    ...{ clock: { elapsedMs, sleep: clock.sleep }, rulesOf, bindKeys, spend, count },
-    look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
-  })
   const refunding = createRefunding({
     ...{ rulesOf, bindEarlier: bindKeys, showResult: changeResult, nowMs, decideAt: clock.now },
     ruleSetOf: name => ruleSets.get(name)!,
     change: (call, guard) => engine.change('refund', call, background, guard),
+  })
+  const acquiring = createAcquiring<CallOptions>({
+    ...{ clock: { elapsedMs, sleep: clock.sleep }, background, rulesOf, bindKeys, spend, count },
+    wakes: !isCloudflare(),
+    look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
+    async giveBack({ decision, release }) {
+      release()
+      // Without the guard of its request: the token may end, and the units would stay spent.
+      await refunding().refund(decision)
+    },
   })
 
   /** @param guard absent: the calls need no permission */
@@ -308,7 +325,7 @@ export function createGuardableLimiter<Further extends object = object>(
         checkOptions('limit', options, ['cost', 'amounts'])
         return count(await spend(name, identity, options, callOptions))
       },
-      ...acquiring(callOptions),
+      ...acquiring.methods(callOptions),
     })
 
     return {
@@ -316,6 +333,7 @@ export function createGuardableLimiter<Further extends object = object>(
       ...(extend?.({
         ...{ background, bindEarlier: bindKeys, decideAt: clock.now },
         change: call => engine.change('refund', call, background, guard),
+        freed: keys => acquiring.free(keys),
         deciding: hold => deciding({ ...decideOptions, hold }),
       }) as Further),
 

@@ -9,13 +9,28 @@ import type { SwitchBoard } from '../../switches/live.ts'
 export interface LimiterClock {
   /** The time of decisions (µs); absent: the store's own clock. */
   now?: () => number
-  sleep(ms: number): Promise<void>
+  /** @param signal ends the sleep when it is aborted */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>
   /** Timer for messages to the store that are sent later. Default: that of the machine. */
   timer?: Timer
 }
 
+/** Sleeps by a timer. */
+export const sleepBy =
+  (timer: Timer): LimiterClock['sleep'] =>
+  (ms, signal) =>
+    new Promise(resolve => {
+      const end = () => {
+        cancel()
+        signal?.removeEventListener('abort', end)
+        resolve()
+      }
+      const cancel = timer(signal?.aborted ? 0 : ms, end)
+      signal?.addEventListener('abort', end)
+    })
+
 export const REAL_TIME: LimiterClock = {
-  sleep: ms => new Promise(resolve => void SYSTEM_TIMER(ms, resolve)),
+  sleep: sleepBy(SYSTEM_TIMER),
 }
 
 export interface LimiterSettings {

@@ -4,7 +4,8 @@
  * which units come back. Without that, each waiting call would ask for the same units.
  *
  * Calls can belong to different requests of an isolate, which must share no promise, and any of them can end without notice. So the line
- * is plain data. Each call looks by itself whether it is its turn, the less often the more calls are before it.
+ * is plain data. Each call looks by itself whether it is its turn, the less often the more calls are before it. Where all calls belong to
+ * one process, a call that releases units also wakes the next one.
  */
 
 /** What an answer says about the calls that follow. */
@@ -24,7 +25,7 @@ export interface Answer {
 export interface Place {
   /**
    * Waits until the call may ask the store.
-   * @returns false: that would come too late for it
+   * @returns false: that would come too late for it, or its signal is aborted
    */
   turn(): Promise<boolean>
   /** Notes the answer of the store. The call keeps its place until it leaves. */
@@ -36,8 +37,11 @@ export interface WaitingLine {
   /**
    * @param deadline when the call gives up (ms, by `elapsedMs`); can be infinite
    * @param cost the same text for calls of the same cost
+   * @param signal ends the wait for a turn
    */
-  join(deadline: number, cost?: string): Place
+  join(deadline: number, cost?: string, signal?: AbortSignal): Place
+  /** Notes that units have become free that no answer counted on: the next call asks at once. */
+  free(): void
   isEmpty(): boolean
 }
 
@@ -47,12 +51,16 @@ interface Call {
   askedAt: number | undefined
   /** A call that does nothing for much longer than this is gone (ms). */
   dueAt: number
+  /** Of the line, when it asked. */
+  frees: number
+  /** Ends its sleep. */
+  sleeping?: AbortController
 }
 
 export interface LineClock {
   /** ms since an arbitrary instant. */
   elapsedMs(): number
-  sleep(ms: number): Promise<void>
+  sleep(ms: number, signal?: AbortSignal): Promise<void>
 }
 
 /** The bounds of the pause between two looks of a call whose turn may have come (ms). */
@@ -74,12 +82,17 @@ const MAX_STRETCH = 1.25
 /** A call looks at this many others before it. */
 const MAX_LOOK = 500
 
-export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine {
+/**
+ * @param wakes whether one call may end the sleep of another. On Workers, it may not: they can belong to different requests
+ */
+export function createWaitingLine({ elapsedMs, sleep }: LineClock, wakes = false): WaitingLine {
   /** In the order in which they came. Those that ask are among them. */
   const calls = new Set<Call>()
   /** How many calls may ask now. The first one asks alone: its answer tells what is left. */
   let turns = 1
   let asking = 0
+  /** How often units have become free that no answer counted on. */
+  let frees = 0
   /** From then on, all that ask are gone. */
   let askingUntil = 0
   /** When the next call is worth a try. */
@@ -136,12 +149,13 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
   }
 
   return {
-    join(deadline, cost = '') {
-      const call: Call = { cost, askedAt: undefined, dueAt: elapsedMs() }
+    join(deadline, cost = '', signal) {
+      const call: Call = { cost, askedAt: undefined, dueAt: elapsedMs(), frees }
       calls.add(call)
       return {
         async turn() {
           for (let looks = 0; ; looks++) {
+            if (signal?.aborted) return false
             const time = elapsedMs()
             call.dueAt = Math.max(call.dueAt, time)
             dropGone(time)
@@ -156,6 +170,7 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
               turns -= 1
               asking += 1
               call.askedAt = time
+              call.frees = frees
               askingUntil = time + MAX_TRIP_MS
               call.dueAt = askingUntil
               return true
@@ -172,7 +187,8 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
             const wait = Math.min(untilNext + Math.min(behind, MAX_PAUSE_MS), untilGone, untilAnswered)
             const pause = Math.max(wait, MIN_PAUSE_MS)
             call.dueAt = time + pause
-            await sleep(Math.min(pause, deadline - time))
+            const until = wakes ? wakingFrom(call, signal) : signal
+            await sleep(Math.min(pause, deadline - time), until)
           }
         },
         report({ allowed, further, pauseMs, isEstimate, ...answer }) {
@@ -189,7 +205,8 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
           if (allowed) admitted = isEstimate ? { askedAt, estimateMs: pauseMs } : undefined
           paceMs = answer.paceMs * stretch
           intervalMs = Number.isFinite(paceMs) ? paceMs : pauseMs
-          turns = further - asking
+          // The answer does not know what has become free since.
+          turns = further - asking + frees - call.frees
           if (turns > 0) return
           nextAt = askedAt + tripMs / MARGIN_DIVISOR + pauseMs * (isEstimate ? stretch : 1)
           // Those that ask already will get the next units.
@@ -199,6 +216,24 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock): WaitingLine 
       }
     },
 
+    free() {
+      frees += 1
+      turns = Math.max(turns, 0) + 1
+      let place = 0
+      for (const call of calls) {
+        if (call.askedAt !== undefined) continue
+        if (place++ >= turns) return
+        call.sleeping?.abort()
+      }
+    },
+
     isEmpty: () => calls.size === 0,
   }
+}
+
+/** A signal that ends the next sleep of a call. */
+function wakingFrom(call: Call, signal: AbortSignal | undefined): AbortSignal {
+  call.sleeping = new AbortController()
+  const { signal: woken } = call.sleeping
+  return signal ? AbortSignal.any([signal, woken]) : woken
 }

@@ -1,6 +1,7 @@
 /** How long calls of `acquire` wait before they ask the store again. Pure. */
 import { countsInFlight, type Rule } from '../../config/compile-rule.ts'
 import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
+import { milliseconds } from '../rule-result.ts'
 import type { Answer } from './waiting-line.ts'
 
 /** A decision, and its verdicts with times in µs. */
@@ -17,7 +18,7 @@ export function queueWait(verdicts: readonly Verdict[]): number {
 
 /**
  * How long to wait before the next attempt (ms). Units in flight are often released long before `retryAfterMs`, so
- * the next attempt comes soon, and later ones less and less often.
+ * the next attempt comes soon, and later ones less and less often, but none before the other rules that refuse can admit.
  */
 export function waitAfter(
   { decision: { retryAfterMs, pausedUntil }, verdicts }: Decided,
@@ -26,10 +27,10 @@ export function waitAfter(
   // Someone may end the pause.
   if (pausedUntil !== undefined) return Math.min(retryAfterMs, MAX_PAUSED_MS)
   const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
-  const isWaitingForOthers = refusing.length > 0 && refusing.every(({ rule }) => countsInFlight(rule))
-  return isWaitingForOthers
-    ? Math.min(retryAfterMs, FIRST_PAUSE_MS * 2 ** Math.min(attempt, 5))
-    : retryAfterMs
+  const others = refusing.filter(({ rule }) => !countsInFlight(rule))
+  if (others.length === refusing.length) return retryAfterMs
+  const othersMs = Math.max(0, ...others.map(({ retryAfter }) => milliseconds(retryAfter)))
+  return Math.min(retryAfterMs, Math.max(othersMs, FIRST_PAUSE_MS * 2 ** Math.min(attempt, 5)))
 }
 
 /** What a decision says about calls of the same cost that wait behind it. */

@@ -9,7 +9,6 @@ import type { Config } from '../../config/compile.ts'
 import { applyVariables, type Environment } from '../../config/environment.ts'
 import type { Amounts, LimitIdentity, LimitOptions } from '../limits/arguments.ts'
 import type {
-  AcquireOptions,
   LimitDecision,
   Limiter,
   LimitPause,
@@ -19,9 +18,10 @@ import type {
 import { reportAtStart } from '../report-at-start.ts'
 import type { RuleResult } from '../rule-result.ts'
 import { checkKeyOptions, type KeyOptions } from './key-options.ts'
+import { type RpcAcquireOptions, withinLongestWait } from './longest-wait.ts'
 import { createReceipts, type Receipt, type Receipts } from './receipt.ts'
 
-export type { Receipt }
+export type { Receipt, RpcAcquireOptions }
 
 /** Props of a binding. Only the caller's wrangler.toml can set them, beside `service` and `entrypoint`. */
 export interface LimitsProps {
@@ -102,8 +102,10 @@ export interface LimitsService {
    * when the context of the caller ends:
    *
    *     using units = await env.LIMITS.acquire('exports', { account: '42' })
+   *
+   * Waits for 30 s at most, whatever `timeoutMs` says: a call cannot pass a signal, so the wait goes on when its caller has given up.
    */
-  acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<AcquiredUnits>
+  acquire(name: string, identity?: LimitIdentity, options?: RpcAcquireOptions): Promise<AcquiredUnits>
   /**
    * Refuses all calls for an identity until a time, as `pause` of the limiter. Pass the headers of a response, not the response itself: its
    * body would be sent too.
@@ -237,9 +239,9 @@ export function createEntrypoint(
     async acquire(
       name: string,
       identity: LimitIdentity = {},
-      options: AcquireOptions = {},
+      options: RpcAcquireOptions = {},
     ): Promise<AcquiredUnits> {
-      const decision = await this.#limiter.acquire(name, identity, options)
+      const decision = await this.#limiter.acquire(name, identity, withinLongestWait(options))
       return new AcquiredUnits(decision, this.#plain(decision), this.ctx)
     }
 

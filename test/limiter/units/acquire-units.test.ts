@@ -13,6 +13,10 @@ const { limits } = configOf({
       { name: 'at-once', by: ['account'], algorithm: 'concurrency', limit: 2 },
       { name: 'minute', by: ['account'], algorithm: 'fixed-window', limit: 100, period: '1m' },
     ],
+    jobs: [
+      { name: 'at-once', by: ['account'], algorithm: 'concurrency', limit: 1 },
+      { name: 'even', by: ['account'], algorithm: 'gcra', limit: 1, period: '2s', burst: 1 },
+    ],
     pages: [{ name: 'minute', algorithm: 'fixed-window', limit: 2, period: '1m' }],
   },
 })
@@ -71,6 +75,17 @@ describeOnRedisEngine('work that holds units', fresh => {
     const third = await limiter.acquire('exports', ACME)
     expect(third.allowed).toBe(true)
     expect(slept).toEqual([50, 100, 200, 400, 0])
+  })
+
+  it('waits for the rule that is due, and not for the ttl, if a rule of units in flight refuses too', async () => {
+    const redis = await fresh()
+    const held: { release(): void }[] = []
+    const { limiter, slept, time } = limiterOn(redis, async () => held[0]!.release())
+    held.push(await limiter.limit('jobs', ACME))
+    const second = await limiter.acquire('jobs', ACME)
+    expect(second.allowed).toBe(true)
+    expect(slept).toEqual([2000, 0])
+    expect(time.now - NOON).toBe(2e6)
   })
 
   it('gives up after its timeout, and then holds nothing', async () => {

@@ -39,7 +39,7 @@ const decisionRoutes = [
       const decision =
         waitMs === undefined
           ? await limiter.limit(name, identity, options)
-          : await limiter.acquire(name, identity, { ...options, timeoutMs: waitMs })
+          : await limiter.acquire(name, identity, { ...options, timeoutMs: waitMs, signal: call.gone() })
       return replyOf(decision, services)
     },
   }),

@@ -1,6 +1,6 @@
 /** What a process knows about the limits of origins, and the calls that wait for them, in the order in which they came. */
 import { type Budget, createBudget, NEVER, type Turn } from './budget.ts'
-import { policiesOf, timeUntil } from './fields.ts'
+import { policiesOf, retryAfterOf } from './fields.ts'
 import { LimitError } from './limit-error.ts'
 
 /** What a process remembers at most: origins, and for each its policies and paths. The least recently used ones are forgotten. */
@@ -172,13 +172,13 @@ export function createLanes(clock: ClientClock) {
       numberOf(there.whole)
       remember(lane, path, budgets)
       // GitHub also refuses with a 403.
-      const retryAfter = headers.get('retry-after')
+      const retryAfter = headers.get('retry-after') ?? headers.get('retry-after-ms')
       const isRefused =
         status === 429 ||
         (status === 403 && (culprits.length > 0 || retryAfter)) ||
         (status === 503 && retryAfter)
       if (culprits.length === 0) culprits.push(there.whole)
-      const namedMs = timeUntil(retryAfter, headers, wall) ?? resetMs
+      const namedMs = retryAfterOf(headers, wall) ?? resetMs
       let pauseMs = 0
       for (const [budget, number] of numbers) {
         const isCulprit = isRefused && culprits.includes(budget)

@@ -68,7 +68,7 @@ describe('an API without limits', () => {
   it.each([
     { ratelimit: '"a";r=0;t=99999999999' },
     { ratelimit: '"a";r=NaN;t=-1', 'ratelimit-policy': '"a";q=-5;w=0' },
-    { ratelimit: 'limit=5, remaining=0, reset=9000', 'x-ratelimit-remaining': '-3' },
+    { ratelimit: 'limit=5, remaining=0x0, reset=9000', 'x-ratelimit-remaining': '-3' },
     { ratelimit: '"a";r=0', 'x-ratelimit-reset': 'Infinity' },
     { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '1e300', 'retry-after': '-7' },
   ])('is not slowed down by broken headers: %o', async headers => {
@@ -135,6 +135,15 @@ describe('calls that are refused', () => {
     expect(statusesOf(await settled(fleet, [get(URL_X)]))).toEqual([200])
     count = 0
     expect(statusesOf(await settled(fleet, [get('https://other.test/y')]))).toEqual([503])
+  })
+
+  it('with Retry-After-Ms alone are repeated after that time, also after a 503', async () => {
+    let count = 0
+    const fleet = createFleet(() => (count++ > 0 ? reply(200) : reply(503, { 'retry-after-ms': '2500' })))
+    expect(statusesOf(await settled(fleet, [fleet.client(0)(URL_X)]))).toEqual([200])
+    const [first, second] = fleet.arrivals
+    expect(second!.at - first!.at).toBeGreaterThan(2500)
+    expect(second!.at - first!.at).toBeLessThan(3000)
   })
 
   it('are repeated at most maxRetries times', async () => {

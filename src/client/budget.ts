@@ -4,8 +4,11 @@
  */
 import type { PolicyState } from './fields.ts'
 
-/** How long a call has to wait (ms), and whether the limit would refuse it now. Otherwise, the wait only spreads the calls. */
-export type Wait = [ms: number, isNeeded: boolean]
+/**
+ * How long a call has to wait (ms), and whether the limit would refuse it now. Otherwise, the wait only spreads the calls, or can end
+ * at any time. Then it is said apart whether the limit is used up.
+ */
+export type Wait = [ms: number, isNeeded: boolean, isUsedUp?: boolean]
 
 /** A call that waits. */
 export interface Turn {
@@ -212,7 +215,7 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
     wait(now: number): Wait {
       const isStale = now - Math.max(readAt, sentAt) >= STALE_MS
       const alone = Math.max(probe && probeEndsAt, sent && firstEndsAt)
-      if (now < alone) return [alone - now, false]
+      if (now < alone) return [alone - now, false, probe > 0]
       if (now < pausedUntil && !isStale) return [pausedUntil - now, true]
       const unseen = sent - seen
       // Without figures, calls go one at a time after a pause, so that one call at most is refused. Whenever four pauses pass without a

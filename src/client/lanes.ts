@@ -1,5 +1,5 @@
 /** What a process knows about the limits of origins, and the calls that wait for them, in the order in which they came. */
-import { type Budget, createBudget, NEVER, type Turn } from './budget.ts'
+import { type Budget, createBudget, NEVER, type Turn, type Wait } from './budget.ts'
 import { policiesOf, retryAfterOf } from './fields.ts'
 import { LimitError } from './limit-error.ts'
 
@@ -92,11 +92,11 @@ export function createLanes(clock: ClientClock) {
           const sentAt = now()
           const budgets = budgetsOf(lane, path)
           let longest: Budget | undefined
-          let [ms, isNeeded] = [0, false]
+          let [ms, isNeeded, isUsedUp = isNeeded]: Wait = [0, false]
           for (const budget of budgets) {
             const wait = budget.wait(sentAt)
             if (isBehind(budget, turn, sentAt)) wait[0] = Math.max(wait[0], LOOK_MS + budget.line.size)
-            if (wait[0] > ms) [longest, ms, isNeeded] = [budget, ...wait]
+            if (wait[0] > ms) [longest, ms, isNeeded, isUsedUp = isNeeded] = [budget, ...wait]
           }
           if (longest !== awaited) leave()
           awaited = longest
@@ -107,7 +107,8 @@ export function createLanes(clock: ClientClock) {
               sentAt,
               numbers: new Map(budgets.map(each => [each, each.send(sentAt)])),
             }
-          if (sentAt + (isNeeded ? ms : 0) >= deadline) throw new LimitError(ms, origin, awaited.name)
+          if (sentAt + (isNeeded ? ms : 0) >= deadline)
+            throw new LimitError(ms, origin, awaited.name, isUsedUp)
           ms = Math.ceil(Math.min(ms, deadline - sentAt))
           turn.dueAt = sentAt + ms
           awaited.line.add(turn)

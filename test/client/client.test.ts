@@ -375,6 +375,55 @@ describe('a wait', () => {
     expect(fleet.arrivals.at(-1)!.at - start).toBeLessThan(100)
   })
 
+  it('that is too long says whether the limit is used up or its calls are only spread', async () => {
+    let left = 4
+    const fleet = createFleet(() => {
+      left -= 1
+      return reply(left < 0 ? 429 : 200, {
+        'ratelimit-policy': '"ten";q=5;w=10',
+        ratelimit: `"ten";r=${Math.max(0, left)};t=10`,
+      })
+    })
+    const get = fleet.client(0, { maxWaitMs: 3000 })
+    await settled(fleet, [get(URL_X)], 10)
+    const results = await settled(
+      fleet,
+      many(5, () => get(URL_X)),
+      3100,
+    )
+    const spread = results.find(result => result instanceof LimitError)
+    expect(left).toBeGreaterThan(0)
+    expect(spread).toMatchObject({ policy: 'ten', isUsedUp: false })
+    expect(String(spread)).toMatch(
+      /^LimitError: https:\/\/api\.test ten: calls are spread, next call in \d+ s$/,
+    )
+    left = 1
+    await settled(fleet, [get(URL_X)], 4000)
+    const [usedUp] = await settled(fleet, [get(URL_X)], 3100)
+    expect(left).toBe(0)
+    expect(usedUp).toMatchObject({ policy: 'ten', isUsedUp: true })
+    expect(String(usedUp)).toMatch(/used up, next call in \d+ s$/)
+  })
+
+  it('for a probe that does not answer is one for a limit that is used up', async () => {
+    const fleet = createFleet(() => reply(200))
+    let count = 0
+    const get = fleet.client(0, {
+      maxWaitMs: 3000,
+      fetch: () =>
+        count++ > 0 ? new Promise(() => {}) : Promise.resolve(reply(429, { 'retry-after': '2' })),
+    })
+    const results = await settled(
+      fleet,
+      [get(URL_X), get(URL_X)].map(call =>
+        Promise.race([call, fleet.clock.pass(9000).then(() => reply(504))]),
+      ),
+      9500,
+    )
+    expect(statusesOf(results)).toEqual(expect.arrayContaining(['LimitError', 504]))
+    expect(results.find(result => result instanceof LimitError)).toMatchObject({ isUsedUp: true })
+  })
+
   it('spreads the last half of a budget over the time left', async () => {
     let left = 51
     const fleet = createFleet(now =>

@@ -4,7 +4,9 @@ import { createLanes, type Lanes, unlessAborted } from './lanes.ts'
 import { LimitError } from './limit-error.ts'
 
 type Fetch = typeof fetch
+type Input = Parameters<Fetch>[0]
 type Init = Parameters<Fetch>[1]
+type Identity = Readonly<Record<string, string | number>>
 
 interface Units {
   allowed: boolean
@@ -14,13 +16,9 @@ interface Units {
 
 /** What the client uses of a limiter, such as that of `createLimiter`. */
 export interface ClientLimiter {
-  acquire(
-    name: string,
-    identity?: Readonly<Record<string, string>>,
-    options?: { timeoutMs?: number },
-  ): Promise<Units>
+  acquire(name: string, identity?: Identity, options?: { timeoutMs?: number }): Promise<Units>
   /** Stops a limit in all processes. */
-  pause?(name: string, identity: Readonly<Record<string, string>>, pause: { forMs: number }): Promise<unknown>
+  pause?(name: string, identity: Identity, pause: { forMs: number }): Promise<unknown>
 }
 
 export interface ClientOptions {
@@ -38,9 +36,9 @@ export interface ClientOptions {
   /** A limiter that each call asks first, and the name and the identity of its limit. */
   limiter?: ClientLimiter
   limit?: string
-  identity?: Readonly<Record<string, string>>
-  /** What sends the requests. Default: the `fetch` of the platform. */
-  fetch?: Fetch
+  identity?: Identity
+  /** What sends the requests. Default: the `fetch` of the platform, of which only the call is needed: that of Bun also has members. */
+  fetch?: (input: Input, init?: Init) => Promise<Response>
 }
 
 /** The longest timer of the platforms (ms). */
@@ -73,7 +71,7 @@ export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {
   const { retry, maxRetries = 5, partition = '', limiter, limit = '', identity = {} } = options
   const maxWaitMs = Math.min(options.maxWaitMs ?? 30_000, MAX_TIMER_MS)
 
-  async function limitedFetch(input: Parameters<Fetch>[0], init?: Init): Promise<Response> {
+  async function limitedFetch(input: Input, init?: Init): Promise<Response> {
     // Of a text and of a URL, all are absent.
     const request = input as Partial<Request>
     // In browsers, an address can be relative to the page.

@@ -1,7 +1,7 @@
 /** The client in virtual time, against APIs that answer in various ways. */
 import { getEventListeners } from 'node:events'
-import { describe, expect, it } from 'vitest'
-import type { ClientLimiter } from '../../src/client/client.ts'
+import { describe, expect, expectTypeOf, it } from 'vitest'
+import type { ClientLimiter, ClientOptions } from '../../src/client/client.ts'
 import { LimitError } from '../../src/client/limit-error.ts'
 import { type Api, createFleet, type Fleet, sluiceApi } from './fleet.ts'
 
@@ -446,6 +446,13 @@ describe('a wait', () => {
   })
 })
 
+it('takes a function as `fetch` that has no other members, whatever the types of the platform say', () => {
+  // Those of Bun and Workers declare members, such as `preconnect`.
+  expectTypeOf<(...args: Parameters<typeof fetch>) => Promise<Response>>().toEqualTypeOf<
+    NonNullable<ClientOptions['fetch']>
+  >()
+})
+
 describe('memory', () => {
   it('is shared by the clients of a process', async () => {
     const fleet = createFleet(() => reply(429, { 'retry-after': '20' }))
@@ -525,6 +532,13 @@ describe('with a limiter', () => {
     return { log, limiter }
   }
   const identity = { account: '42' }
+
+  it('takes numbers in the identity, as the limiter does', async () => {
+    const { log, limiter } = limiterOf()
+    const fleet = createFleet(() => reply(200))
+    await settled(fleet, [fleet.client(0, { limiter, limit: 'stripe', identity: { account: 42 } })(URL_X)])
+    expect(log[0]).toEqual(['acquire', 'stripe', { account: 42 }, { timeoutMs: expect.any(Number) }])
+  })
 
   it('acquires before each call, pauses the limit after a refusal, and repeats', async () => {
     const { log, limiter } = limiterOf()

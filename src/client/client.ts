@@ -99,8 +99,10 @@ export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {
       const refusal = lanes.settle(call, response, partition)
       if (!refusal) return response
       const [pauseMs, isNamed, policy] = refusal
+      // It waits for its turn again, which the deadline ends.
+      if (!pauseMs) retries--
       // If the limiter fails, this process pauses in any case.
-      const pause = limiter?.pause?.(limit, identity, { forMs: pauseMs }).catch(() => {})
+      const pause = pauseMs && limiter?.pause?.(limit, identity, { forMs: pauseMs }).catch(() => {})
       if (pause) await unlessAborted(pause, signal)
       const isTooLong = lanes.now() + pauseMs >= deadline
       if (!canRepeat(request, init, retry) || retries >= maxRetries || (isTooLong && !isNamed))

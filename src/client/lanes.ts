@@ -33,6 +33,8 @@ interface Lane {
   /** The budgets that the last reply for a path has named, and for unknown paths the last reply. */
   paths: Map<string, readonly Budget[]>
   latest: readonly Budget[]
+  /** Those that have no reply yet. */
+  calls: Set<Call>
 }
 
 /** A call that has been sent. */
@@ -44,7 +46,7 @@ export interface Call {
   sentAt: number
 }
 
-/** A refusal: how long calls stop (ms), whether the server says so, and the policy, which is empty if the reply names none. */
+/** A refusal: how long calls stop (ms; 0: until one in flight ends), whether the server says so, and the policy, which is empty if the reply names none. */
 export type Refusal = readonly [pauseMs: number, isNamed: boolean, policy: string]
 
 export type Lanes = ReturnType<typeof createLanes>
@@ -60,7 +62,7 @@ export function createLanes(clock: ClientClock) {
     const key = `${origin} ${partition}`
     const lane = lanes.get(key) ?? {
       ...{ origin, whole: createBudget('', random, NEVER), latest: [] },
-      ...{ policies: new Map(), paths: new Map() },
+      ...{ policies: new Map(), paths: new Map(), calls: new Set<Call>() },
     }
     return recall(lanes, key, ORIGINS, lane)
   }
@@ -100,13 +102,12 @@ export function createLanes(clock: ClientClock) {
           }
           if (longest !== awaited) leave()
           awaited = longest
-          if (!awaited)
-            return {
-              lane,
-              path,
-              sentAt,
-              numbers: new Map(budgets.map(each => [each, each.send(sentAt)])),
-            }
+          if (!awaited) {
+            const numbers = new Map(budgets.map(each => [each, each.send(sentAt)]))
+            const call = { lane, path, sentAt, numbers }
+            lane.calls.add(call)
+            return call
+          }
           if (sentAt + (isNeeded ? ms : 0) >= deadline)
             throw new LimitError(ms, origin, awaited.name, isUsedUp)
           ms = Math.ceil(Math.min(ms, deadline - sentAt))
@@ -128,8 +129,9 @@ export function createLanes(clock: ClientClock) {
     },
 
     /** A call has got no reply. */
-    fail({ numbers }: Call): void {
-      for (const budget of numbers.keys()) {
+    fail(call: Call): void {
+      call.lane.calls.delete(call)
+      for (const budget of call.numbers.keys()) {
         budget.release()
         wake(budget)
       }
@@ -139,6 +141,7 @@ export function createLanes(clock: ClientClock) {
     settle(call: Call, response: Response, partition: string): Refusal | undefined {
       const { lane, path, numbers, sentAt } = call
       const { headers, status, redirected, url } = response
+      lane.calls.delete(call)
       const at = now()
       const wall = clock.wall()
       // After a redirect, the limits are those of the origin that has answered.
@@ -162,6 +165,10 @@ export function createLanes(clock: ClientClock) {
         }
         const budget = recall(policies, key, POLICIES, policies.get(key) ?? createBudget(name, random))
         budget.read(state, numberOf(budget), sentAt, at)
+        // Calls that were sent before this limit was known are in flight, too.
+        if (budget.countsInFlight())
+          for (const { numbers } of there.calls)
+            if (!numbers.has(budget)) numbers.set(budget, budget.send(at))
         if (left === 0) {
           culprits.push(budget)
           resetMs = Math.max(resetMs, state.resetMs ?? 0)
@@ -183,7 +190,7 @@ export function createLanes(clock: ClientClock) {
       let pauseMs = 0
       for (const [budget, number] of numbers) {
         const isCulprit = isRefused && culprits.includes(budget)
-        pauseMs = Math.max(pauseMs, budget.settle(number, at, isCulprit ? namedMs : undefined))
+        pauseMs = Math.max(pauseMs, budget.settle(number, sentAt, at, isCulprit ? namedMs : undefined))
         wake(budget)
       }
       return isRefused ? [pauseMs, namedMs > 0, culprits[0]!.name] : undefined

@@ -46,6 +46,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** All clients of a process share what they know. */
 const SHARED = createLanes({
+  polls: (globalThis as { navigator?: { userAgent?: string } }).navigator?.userAgent === 'Cloudflare-Workers',
   now: () => performance.now(),
   wall: Date.now,
   timer(ms, run) {

@@ -13,7 +13,15 @@ const PATHS = 200
  */
 const LOOK_MS = 1_000
 
+/** In Workers, how often the first call that waits looks (ms); the call behind it half as often, and so on. */
+const POLL_MS = 10
+
 export interface ClientClock {
+  /**
+   * Whether calls only look by timers of their own. In Workers, a request must not settle a promise of another one: before the compatibility
+   * date 2024-10-14 that one hangs.
+   */
+  polls?: boolean
   /** Monotonic, in ms. */
   now(): number
   /** ms since the epoch, for the dates of servers that send no `Date`. */
@@ -111,10 +119,12 @@ export function createLanes(clock: ClientClock) {
           if (sentAt + (isNeeded ? ms : 0) >= deadline)
             throw new LimitError(ms, origin, awaited.name, isUsedUp)
           ms = Math.ceil(Math.min(ms, deadline - sentAt))
-          turn.dueAt = sentAt + ms
           awaited.line.add(turn)
+          if (clock.polls) ms = Math.min(ms, LOOK_MS, POLL_MS * placeOf(awaited, turn))
+          turn.dueAt = sentAt + ms
           const looks = new Promise<void>(resolve => {
             const cancel = clock.timer(ms, resolve)
+            if (clock.polls) return
             turn.look = () => {
               cancel()
               resolve()
@@ -233,6 +243,9 @@ function isBehind({ line }: Budget, { number }: Turn, at: number): boolean {
   }
   return false
 }
+
+/** 1 for the first call that waits for a budget. */
+const placeOf = ({ line }: Budget, turn: Turn) => [...line].indexOf(turn) + 1
 
 /** Lets the first call that waits for a budget look again. */
 function wake(budget: Budget | undefined): void {

@@ -48,6 +48,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   'start several Workers, or programs again and again': [
     'test/api/command-line.test.ts',
     'test/api/lint.test.ts',
+    'test/client/workerd.test.ts',
     'test/e2e/api-clients.test.ts',
     'test/e2e/api.test.ts',
     'test/e2e/bullmq.test.ts',

@@ -4,8 +4,11 @@
  */
 import type { PolicyState } from './fields.ts'
 
-/** How long a call has to wait (ms), and whether the limit would refuse it now. Otherwise, the wait only spreads the calls. */
-export type Wait = [ms: number, isNeeded: boolean]
+/**
+ * How long a call has to wait (ms), and whether the limit would refuse it now. Otherwise, the wait only spreads the calls, or can end
+ * at any time. Then it is said apart whether the limit is used up.
+ */
+export type Wait = [ms: number, isNeeded: boolean, isUsedUp?: boolean]
 
 /** A call that waits. */
 export interface Turn {
@@ -32,6 +35,13 @@ const MAX_SPREAD_MS = 5_000
 const SHORT_WINDOW_MS = 5_000
 /** Spending counts for four windows of at most this length (ms). */
 const MAX_WINDOW_MS = 10_000
+/**
+ * Under a limit of units in flight, a process that was refused keeps as many calls in flight as it has. It tries more after a quarter to
+ * three quarters of the time that a call takes (at most of 2 s), and then twice as many each quarter of that time that passes without a
+ * refusal. Without a refusal so far, that time is short.
+ */
+const GROWTH_MS = 2_000
+const FIRST_GROWTH_MS = 40
 /** A process that shares a limit takes at least this share of it. */
 const LEAST_SHARE = 1 / 32
 /** Whole seconds in `t` show only changes of more than this (ms). */
@@ -60,6 +70,12 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
   let probe = 0
   let probeEndsAt = -NEVER
   let unit = 'requests'
+  /** Units in flight: of this process, how many of them it keeps, since when, and when it tries more. How long its calls take (ms). */
+  let flying = 0
+  let kept = 0
+  let keptAt = -NEVER
+  let growthMs = FIRST_GROWTH_MS
+  let tookMs = GROWTH_MS
   let quota = 0
   let windowMs = 0
   /** Units left, as the last reply said, and when. */
@@ -158,13 +174,24 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
     return Math.min(MAX_SPREAD_MS, 1 / (total * share()))
   }
 
+  const countsInFlight = () => unit === 'concurrent-requests'
+
+  /** How long the next call waits for a unit in flight: until this process can try one more, or a call ends. */
+  function waitInFlight(now: number): Wait {
+    const more = flying - kept + 1
+    const at = flying < (quota || NEVER) ? keptAt + growthMs * (1 + Math.log2(Math.max(1, more)) / 4) : NEVER
+    return more <= 0 || now >= at ? [0, false] : [Math.min(at - now, GROWTH_MS), false, true]
+  }
+
   return {
     name,
+    countsInFlight,
     line: new Set<Turn>(),
 
     /** @returns the number of the call */
     send(now: number): number {
       sent++
+      flying++
       firstEndsAt = Math.min(firstEndsAt, now + FIRST_MS)
       if (probe > 0) {
         probe = Math.min(probe, sent)
@@ -180,15 +207,29 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
 
     /** A call has got no reply: the next call can probe. */
     release(): void {
+      flying--
       probeEndsAt = -NEVER
     },
 
     /**
      * A reply. After a refusal, calls stop for this time, or until the end of a longer pause.
      * @param refusedMs the time that the server has named. Less than 0.1 s: 1 s, doubled with each refusal of a probe, up to 64 s. Absent: no refusal
-     * @returns the pause (ms)
+     * @returns the pause (ms). 0 for a limit of units in flight: the next call goes when one ends
      */
-    settle(call: number, now: number, refusedMs?: number): number {
+    settle(call: number, callSentAt: number, now: number, refusedMs?: number): number {
+      flying--
+      if (countsInFlight()) {
+        if (refusedMs === undefined)
+          tookMs += (Math.min(GROWTH_MS, now - callSentAt) - tookMs) / (seen++ ? 8 : 1)
+        else {
+          kept = flying
+          keptAt = now
+          // While other processes have all units, it asks less and less often.
+          const least = flying > 0 ? FIRST_GROWTH_MS / 4 : 2 * growthMs
+          growthMs = Math.min(GROWTH_MS, Math.max(least, tookMs * (0.25 + random() / 2)))
+        }
+        return 0
+      }
       // A call that was sent before the pause says nothing about its end.
       const isNews = call >= probe
       firstEndsAt = 0
@@ -210,9 +251,10 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
 
     /** How long the next call should wait. */
     wait(now: number): Wait {
+      if (countsInFlight()) return waitInFlight(now)
       const isStale = now - Math.max(readAt, sentAt) >= STALE_MS
       const alone = Math.max(probe && probeEndsAt, sent && firstEndsAt)
-      if (now < alone) return [alone - now, false]
+      if (now < alone) return [alone - now, false, probe > 0]
       if (now < pausedUntil && !isStale) return [pausedUntil - now, true]
       const unseen = sent - seen
       // Without figures, calls go one at a time after a pause, so that one call at most is refused. Whenever four pauses pass without a
@@ -247,8 +289,12 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
       // A limit of 0 cannot be true of a server that answers.
       quota = state.quota || quota
       windowMs = state.windowMs || windowMs
-      // An older reply, or units in flight, which are free again at any time.
-      if (state.left === undefined || own < 0 || unit === 'concurrent-requests') return
+      if (countsInFlight()) {
+        if (keptAt < 0) [kept, keptAt] = [flying, now]
+        return
+      }
+      // An older reply.
+      if (state.left === undefined || own < 0) return
       roll(now)
       seen = call
       // A reply from the window before.

@@ -4,7 +4,9 @@ import { createLanes, type Lanes, unlessAborted } from './lanes.ts'
 import { LimitError } from './limit-error.ts'
 
 type Fetch = typeof fetch
+type Input = Parameters<Fetch>[0]
 type Init = Parameters<Fetch>[1]
+type Identity = Readonly<Record<string, string | number>>
 
 interface Units {
   allowed: boolean
@@ -14,13 +16,9 @@ interface Units {
 
 /** What the client uses of a limiter, such as that of `createLimiter`. */
 export interface ClientLimiter {
-  acquire(
-    name: string,
-    identity?: Readonly<Record<string, string>>,
-    options?: { timeoutMs?: number },
-  ): Promise<Units>
+  acquire(name: string, identity?: Identity, options?: { timeoutMs?: number }): Promise<Units>
   /** Stops a limit in all processes. */
-  pause?(name: string, identity: Readonly<Record<string, string>>, pause: { forMs: number }): Promise<unknown>
+  pause?(name: string, identity: Identity, pause: { forMs: number }): Promise<unknown>
 }
 
 export interface ClientOptions {
@@ -38,9 +36,9 @@ export interface ClientOptions {
   /** A limiter that each call asks first, and the name and the identity of its limit. */
   limiter?: ClientLimiter
   limit?: string
-  identity?: Readonly<Record<string, string>>
-  /** What sends the requests. Default: the `fetch` of the platform. */
-  fetch?: Fetch
+  identity?: Identity
+  /** What sends the requests. Default: the `fetch` of the platform, of which only the call is needed: that of Bun also has members. */
+  fetch?: (input: Input, init?: Init) => Promise<Response>
 }
 
 /** The longest timer of the platforms (ms). */
@@ -48,6 +46,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** All clients of a process share what they know. */
 const SHARED = createLanes({
+  polls: (globalThis as { navigator?: { userAgent?: string } }).navigator?.userAgent === 'Cloudflare-Workers',
   now: () => performance.now(),
   wall: Date.now,
   timer(ms, run) {
@@ -73,7 +72,7 @@ export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {
   const { retry, maxRetries = 5, partition = '', limiter, limit = '', identity = {} } = options
   const maxWaitMs = Math.min(options.maxWaitMs ?? 30_000, MAX_TIMER_MS)
 
-  async function limitedFetch(input: Parameters<Fetch>[0], init?: Init): Promise<Response> {
+  async function limitedFetch(input: Input, init?: Init): Promise<Response> {
     // Of a text and of a URL, all are absent.
     const request = input as Partial<Request>
     // In browsers, an address can be relative to the page.
@@ -101,8 +100,10 @@ export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {
       const refusal = lanes.settle(call, response, partition)
       if (!refusal) return response
       const [pauseMs, isNamed, policy] = refusal
+      // It waits for its turn again, which the deadline ends.
+      if (!pauseMs) retries--
       // If the limiter fails, this process pauses in any case.
-      const pause = limiter?.pause?.(limit, identity, { forMs: pauseMs }).catch(() => {})
+      const pause = pauseMs && limiter?.pause?.(limit, identity, { forMs: pauseMs }).catch(() => {})
       if (pause) await unlessAborted(pause, signal)
       const isTooLong = lanes.now() + pauseMs >= deadline
       if (!canRepeat(request, init, retry) || retries >= maxRetries || (isTooLong && !isNamed))

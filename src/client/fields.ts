@@ -29,8 +29,12 @@ const atMost = (value: unknown, most = 1e15) =>
 
 const msOf = (seconds: unknown) => atMost((seconds as number) * 1e3, MAX_MS)
 
+/** Digits, and at most a fraction. `Number` also reads `1e3` and `0x10`, which no server means. */
+const numberOf = (text: string | null | undefined) =>
+  /^\d+(\.\d+)?$/.test(text ?? '') ? Number(text) : Number.NaN
+
 /**
- * Reads the `RateLimit` fields (draft 11; `a` and `w` of its successor), or else `X-RateLimit-*`.
+ * Reads the `RateLimit` fields (draft 11; `a` and `w` of its successor), or else those of older drafts, or `X-RateLimit-*`.
  * @param wallMs ms since the epoch, for servers that send no `Date`
  */
 export function policiesOf(headers: Headers, wallMs: number): PolicyState[] {
@@ -51,10 +55,17 @@ export function policiesOf(headers: Headers, wallMs: number): PolicyState[] {
       }
     }
   if (policies.size > 0) return [...policies.values()].slice(0, MAX_POLICIES)
+  // Draft 7: `limit=100, remaining=50, reset=30`.
+  const members = new Map(
+    Array.from(
+      headers.get('ratelimit')?.matchAll(/(?:^|, *)(limit|remaining|reset)=(\d+)(?![^,])/g) ?? [],
+      ([, name, value]) => [name!, value!],
+    ),
+  )
   // GitHub, Discord and many others; the three fields of older drafts.
-  for (const prefix of ['x-ratelimit-', 'ratelimit-', 'x-rate-limit-']) {
-    const read = (name: string) => headers.get(prefix + name)
-    const number = (name: string) => Number(read(name) || '-')
+  for (const prefix of ['', 'x-ratelimit-', 'ratelimit-', 'x-rate-limit-']) {
+    const read = (name: string) => (prefix ? headers.get(prefix + name) : members.get(name))
+    const number = (name: string) => numberOf(read(name))
     const left = atMost(number('remaining'))
     const key = read('resource') ?? read('bucket') ?? ''
     if (left === undefined || key.length > MAX_KEY) continue
@@ -73,9 +84,21 @@ export function timeUntil(
   headers: Headers,
   wallMs: number,
 ): number | undefined {
-  const number = Number(text || '-')
+  const number = numberOf(text)
   if (number < 1e8) return msOf(number)
   const dateOf = (date: string | null | undefined) => Date.parse(/:\d\d/.test(date ?? '') ? date! : '-')
   const time = number > 1e11 ? number : number * 1e3 || dateOf(text)
   return atMost(Math.max(0, time - (dateOf(headers.get('date')) || wallMs)), MAX_MS)
+}
+
+/**
+ * How long a refused call has to wait (ms): `Retry-After-Ms` (OpenAI, Azure), or else `Retry-After` (RFC 9110, section 10.2.3). Of
+ * several lines, the longest time counts.
+ */
+export function retryAfterOf(headers: Headers, wallMs: number): number | undefined {
+  // A comma is part of a date if a time of day follows it.
+  const times = (headers.get('retry-after') ?? '')
+    .split(/,(?![^,]*:)/)
+    .map(each => timeUntil(each.trim(), headers, wallMs) ?? -1)
+  return msOf(numberOf(headers.get('retry-after-ms')) / 1e3) ?? atMost(Math.max(...times))
 }

@@ -1,6 +1,6 @@
 /** What a process knows about the limits of origins, and the calls that wait for them, in the order in which they came. */
-import { type Budget, createBudget, NEVER, type Turn } from './budget.ts'
-import { policiesOf, timeUntil } from './fields.ts'
+import { type Budget, createBudget, NEVER, type Turn, type Wait } from './budget.ts'
+import { policiesOf, retryAfterOf } from './fields.ts'
 import { LimitError } from './limit-error.ts'
 
 /** What a process remembers at most: origins, and for each its policies and paths. The least recently used ones are forgotten. */
@@ -13,7 +13,15 @@ const PATHS = 200
  */
 const LOOK_MS = 1_000
 
+/** In Workers, how often the first call that waits looks (ms); the call behind it half as often, and so on. */
+const POLL_MS = 10
+
 export interface ClientClock {
+  /**
+   * Whether calls only look by timers of their own. In Workers, a request must not settle a promise of another one: before the compatibility
+   * date 2024-10-14 that one hangs.
+   */
+  polls?: boolean
   /** Monotonic, in ms. */
   now(): number
   /** ms since the epoch, for the dates of servers that send no `Date`. */
@@ -33,6 +41,8 @@ interface Lane {
   /** The budgets that the last reply for a path has named, and for unknown paths the last reply. */
   paths: Map<string, readonly Budget[]>
   latest: readonly Budget[]
+  /** Those that have no reply yet. */
+  calls: Set<Call>
 }
 
 /** A call that has been sent. */
@@ -44,7 +54,7 @@ export interface Call {
   sentAt: number
 }
 
-/** A refusal: how long calls stop (ms), whether the server says so, and the policy, which is empty if the reply names none. */
+/** A refusal: how long calls stop (ms; 0: until one in flight ends), whether the server says so, and the policy, which is empty if the reply names none. */
 export type Refusal = readonly [pauseMs: number, isNamed: boolean, policy: string]
 
 export type Lanes = ReturnType<typeof createLanes>
@@ -60,7 +70,7 @@ export function createLanes(clock: ClientClock) {
     const key = `${origin} ${partition}`
     const lane = lanes.get(key) ?? {
       ...{ origin, whole: createBudget('', random, NEVER), latest: [] },
-      ...{ policies: new Map(), paths: new Map() },
+      ...{ policies: new Map(), paths: new Map(), calls: new Set<Call>() },
     }
     return recall(lanes, key, ORIGINS, lane)
   }
@@ -92,27 +102,29 @@ export function createLanes(clock: ClientClock) {
           const sentAt = now()
           const budgets = budgetsOf(lane, path)
           let longest: Budget | undefined
-          let [ms, isNeeded] = [0, false]
+          let [ms, isNeeded, isUsedUp = isNeeded]: Wait = [0, false]
           for (const budget of budgets) {
             const wait = budget.wait(sentAt)
             if (isBehind(budget, turn, sentAt)) wait[0] = Math.max(wait[0], LOOK_MS + budget.line.size)
-            if (wait[0] > ms) [longest, ms, isNeeded] = [budget, ...wait]
+            if (wait[0] > ms) [longest, ms, isNeeded, isUsedUp = isNeeded] = [budget, ...wait]
           }
           if (longest !== awaited) leave()
           awaited = longest
-          if (!awaited)
-            return {
-              lane,
-              path,
-              sentAt,
-              numbers: new Map(budgets.map(each => [each, each.send(sentAt)])),
-            }
-          if (sentAt + (isNeeded ? ms : 0) >= deadline) throw new LimitError(ms, origin, awaited.name)
+          if (!awaited) {
+            const numbers = new Map(budgets.map(each => [each, each.send(sentAt)]))
+            const call = { lane, path, sentAt, numbers }
+            lane.calls.add(call)
+            return call
+          }
+          if (sentAt + (isNeeded ? ms : 0) >= deadline)
+            throw new LimitError(ms, origin, awaited.name, isUsedUp)
           ms = Math.ceil(Math.min(ms, deadline - sentAt))
-          turn.dueAt = sentAt + ms
           awaited.line.add(turn)
+          if (clock.polls) ms = Math.min(ms, LOOK_MS, POLL_MS * placeOf(awaited, turn))
+          turn.dueAt = sentAt + ms
           const looks = new Promise<void>(resolve => {
             const cancel = clock.timer(ms, resolve)
+            if (clock.polls) return
             turn.look = () => {
               cancel()
               resolve()
@@ -127,8 +139,9 @@ export function createLanes(clock: ClientClock) {
     },
 
     /** A call has got no reply. */
-    fail({ numbers }: Call): void {
-      for (const budget of numbers.keys()) {
+    fail(call: Call): void {
+      call.lane.calls.delete(call)
+      for (const budget of call.numbers.keys()) {
         budget.release()
         wake(budget)
       }
@@ -138,6 +151,7 @@ export function createLanes(clock: ClientClock) {
     settle(call: Call, response: Response, partition: string): Refusal | undefined {
       const { lane, path, numbers, sentAt } = call
       const { headers, status, redirected, url } = response
+      lane.calls.delete(call)
       const at = now()
       const wall = clock.wall()
       // After a redirect, the limits are those of the origin that has answered.
@@ -161,6 +175,10 @@ export function createLanes(clock: ClientClock) {
         }
         const budget = recall(policies, key, POLICIES, policies.get(key) ?? createBudget(name, random))
         budget.read(state, numberOf(budget), sentAt, at)
+        // Calls that were sent before this limit was known are in flight, too.
+        if (budget.countsInFlight())
+          for (const { numbers } of there.calls)
+            if (!numbers.has(budget)) numbers.set(budget, budget.send(at))
         if (left === 0) {
           culprits.push(budget)
           resetMs = Math.max(resetMs, state.resetMs ?? 0)
@@ -172,17 +190,17 @@ export function createLanes(clock: ClientClock) {
       numberOf(there.whole)
       remember(lane, path, budgets)
       // GitHub also refuses with a 403.
-      const retryAfter = headers.get('retry-after')
+      const retryAfter = headers.get('retry-after') ?? headers.get('retry-after-ms')
       const isRefused =
         status === 429 ||
         (status === 403 && (culprits.length > 0 || retryAfter)) ||
         (status === 503 && retryAfter)
       if (culprits.length === 0) culprits.push(there.whole)
-      const namedMs = timeUntil(retryAfter, headers, wall) ?? resetMs
+      const namedMs = retryAfterOf(headers, wall) ?? resetMs
       let pauseMs = 0
       for (const [budget, number] of numbers) {
         const isCulprit = isRefused && culprits.includes(budget)
-        pauseMs = Math.max(pauseMs, budget.settle(number, at, isCulprit ? namedMs : undefined))
+        pauseMs = Math.max(pauseMs, budget.settle(number, sentAt, at, isCulprit ? namedMs : undefined))
         wake(budget)
       }
       return isRefused ? [pauseMs, namedMs > 0, culprits[0]!.name] : undefined
@@ -225,6 +243,9 @@ function isBehind({ line }: Budget, { number }: Turn, at: number): boolean {
   }
   return false
 }
+
+/** 1 for the first call that waits for a budget. */
+const placeOf = ({ line }: Budget, turn: Turn) => [...line].indexOf(turn) + 1
 
 /** Lets the first call that waits for a budget look again. */
 function wake(budget: Budget | undefined): void {

@@ -12,15 +12,22 @@ export class LimitError extends Error {
   declare readonly origin: string
   /** The name of the policy, or of the limit of your own limiter; empty if the API names none. */
   declare readonly policy: string
+  /**
+   * Whether the limit is used up: it has refused a call, or has no unit left. False: units are left, and calls are only spread over the
+   * time until it is full again, or wait for the first reply. With a longer `maxWaitMs`, this call would have been sent.
+   */
+  declare readonly isUsedUp: boolean
 
-  constructor(retryAfterMs: number, origin: string, policy: string) {
-    super(`${origin}${policy && ` ${policy}`}: next call in ${Math.ceil(retryAfterMs / 1e3)} s`)
+  constructor(retryAfterMs: number, origin: string, policy: string, isUsedUp = true) {
+    const why = isUsedUp ? 'used up' : 'calls are spread'
+    super(`${origin}${policy && ` ${policy}`}: ${why}, next call in ${Math.ceil(retryAfterMs / 1e3)} s`)
     Object.assign(this, {
       name: 'LimitError',
       retryAfterMs: Math.ceil(retryAfterMs),
       retryAt: new Date(Math.min(Date.now() + retryAfterMs, LAST_MS)),
       origin,
       policy,
+      isUsedUp,
     })
   }
 }

@@ -1,7 +1,7 @@
 /** The client in virtual time, against APIs that answer in various ways. */
 import { getEventListeners } from 'node:events'
-import { describe, expect, it } from 'vitest'
-import type { ClientLimiter } from '../../src/client/client.ts'
+import { describe, expect, expectTypeOf, it } from 'vitest'
+import type { ClientLimiter, ClientOptions } from '../../src/client/client.ts'
 import { LimitError } from '../../src/client/limit-error.ts'
 import { type Api, createFleet, type Fleet, sluiceApi } from './fleet.ts'
 
@@ -68,7 +68,7 @@ describe('an API without limits', () => {
   it.each([
     { ratelimit: '"a";r=0;t=99999999999' },
     { ratelimit: '"a";r=NaN;t=-1', 'ratelimit-policy': '"a";q=-5;w=0' },
-    { ratelimit: 'limit=5, remaining=0, reset=9000', 'x-ratelimit-remaining': '-3' },
+    { ratelimit: 'limit=5, remaining=0x0, reset=9000', 'x-ratelimit-remaining': '-3' },
     { ratelimit: '"a";r=0', 'x-ratelimit-reset': 'Infinity' },
     { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '1e300', 'retry-after': '-7' },
   ])('is not slowed down by broken headers: %o', async headers => {
@@ -135,6 +135,15 @@ describe('calls that are refused', () => {
     expect(statusesOf(await settled(fleet, [get(URL_X)]))).toEqual([200])
     count = 0
     expect(statusesOf(await settled(fleet, [get('https://other.test/y')]))).toEqual([503])
+  })
+
+  it('with Retry-After-Ms alone are repeated after that time, also after a 503', async () => {
+    let count = 0
+    const fleet = createFleet(() => (count++ > 0 ? reply(200) : reply(503, { 'retry-after-ms': '2500' })))
+    expect(statusesOf(await settled(fleet, [fleet.client(0)(URL_X)]))).toEqual([200])
+    const [first, second] = fleet.arrivals
+    expect(second!.at - first!.at).toBeGreaterThan(2500)
+    expect(second!.at - first!.at).toBeLessThan(3000)
   })
 
   it('are repeated at most maxRetries times', async () => {
@@ -366,6 +375,55 @@ describe('a wait', () => {
     expect(fleet.arrivals.at(-1)!.at - start).toBeLessThan(100)
   })
 
+  it('that is too long says whether the limit is used up or its calls are only spread', async () => {
+    let left = 4
+    const fleet = createFleet(() => {
+      left -= 1
+      return reply(left < 0 ? 429 : 200, {
+        'ratelimit-policy': '"ten";q=5;w=10',
+        ratelimit: `"ten";r=${Math.max(0, left)};t=10`,
+      })
+    })
+    const get = fleet.client(0, { maxWaitMs: 3000 })
+    await settled(fleet, [get(URL_X)], 10)
+    const results = await settled(
+      fleet,
+      many(5, () => get(URL_X)),
+      3100,
+    )
+    const spread = results.find(result => result instanceof LimitError)
+    expect(left).toBeGreaterThan(0)
+    expect(spread).toMatchObject({ policy: 'ten', isUsedUp: false })
+    expect(String(spread)).toMatch(
+      /^LimitError: https:\/\/api\.test ten: calls are spread, next call in \d+ s$/,
+    )
+    left = 1
+    await settled(fleet, [get(URL_X)], 4000)
+    const [usedUp] = await settled(fleet, [get(URL_X)], 3100)
+    expect(left).toBe(0)
+    expect(usedUp).toMatchObject({ policy: 'ten', isUsedUp: true })
+    expect(String(usedUp)).toMatch(/used up, next call in \d+ s$/)
+  })
+
+  it('for a probe that does not answer is one for a limit that is used up', async () => {
+    const fleet = createFleet(() => reply(200))
+    let count = 0
+    const get = fleet.client(0, {
+      maxWaitMs: 3000,
+      fetch: () =>
+        count++ > 0 ? new Promise(() => {}) : Promise.resolve(reply(429, { 'retry-after': '2' })),
+    })
+    const results = await settled(
+      fleet,
+      [get(URL_X), get(URL_X)].map(call =>
+        Promise.race([call, fleet.clock.pass(9000).then(() => reply(504))]),
+      ),
+      9500,
+    )
+    expect(statusesOf(results)).toEqual(expect.arrayContaining(['LimitError', 504]))
+    expect(results.find(result => result instanceof LimitError)).toMatchObject({ isUsedUp: true })
+  })
+
   it('spreads the last half of a budget over the time left', async () => {
     let left = 51
     const fleet = createFleet(now =>
@@ -386,6 +444,13 @@ describe('a wait', () => {
     expect(times.filter(at => at < 10_000).length).toBeLessThan(30)
     expect(times.filter(at => at < 20_000).length).toBeGreaterThan(44)
   })
+})
+
+it('takes a function as `fetch` that has no other members, whatever the types of the platform say', () => {
+  // Those of Bun and Workers declare members, such as `preconnect`.
+  expectTypeOf<(...args: Parameters<typeof fetch>) => Promise<Response>>().toEqualTypeOf<
+    NonNullable<ClientOptions['fetch']>
+  >()
 })
 
 describe('memory', () => {
@@ -467,6 +532,13 @@ describe('with a limiter', () => {
     return { log, limiter }
   }
   const identity = { account: '42' }
+
+  it('takes numbers in the identity, as the limiter does', async () => {
+    const { log, limiter } = limiterOf()
+    const fleet = createFleet(() => reply(200))
+    await settled(fleet, [fleet.client(0, { limiter, limit: 'stripe', identity: { account: 42 } })(URL_X)])
+    expect(log[0]).toEqual(['acquire', 'stripe', { account: 42 }, { timeoutMs: expect.any(Number) }])
+  })
 
   it('acquires before each call, pauses the limit after a refusal, and repeats', async () => {
     const { log, limiter } = limiterOf()

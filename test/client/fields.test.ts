@@ -1,6 +1,6 @@
 /** The headers of several APIs, and broken ones. */
 import { describe, expect, it } from 'vitest'
-import { policiesOf, timeUntil } from '../../src/client/fields.ts'
+import { policiesOf, retryAfterOf } from '../../src/client/fields.ts'
 
 const NOW = Date.UTC(2026, 10, 26, 12, 0, 0)
 const DATE = new Date(NOW).toUTCString()
@@ -106,12 +106,22 @@ describe('X-RateLimit', () => {
     ])
   })
 
+  it('of draft 7 are members of RateLimit', () => {
+    const headers = { 'ratelimit-policy': '100;w=60', ratelimit: 'limit=100, remaining=42, reset=12' }
+    expect(read(headers)).toMatchObject([{ name: '', quota: 100, left: 42, resetMs: 12_000 }])
+  })
+
+  it.each(['limit=100, remaining=-1, reset=5', 'remaining=1e3', 'remaining=0.5x', 'remaining="0"'])(
+    'of draft 7 with an invalid rest say nothing: %s',
+    ratelimit => expect(read({ ratelimit })).toEqual([]),
+  )
+
   it('compares times with the clock of the server', () => {
     const headers = { 'x-ratelimit-remaining': '1', 'x-ratelimit-reset': `${SECONDS + 90}`, date: DATE }
     expect(read(headers, NOW + 3_600_000)).toMatchObject([{ resetMs: 90_000 }])
   })
 
-  it.each(['NaN', '-1', 'Infinity', '1e400', '', '99999999999999999', 'tomorrow 5'])(
+  it.each(['NaN', '-1', 'Infinity', '1e400', '1e3', '0x10', '', '99999999999999999', 'tomorrow 5'])(
     'ignores the reset %j',
     reset => {
       expect(read({ 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': reset })).toMatchObject([
@@ -145,12 +155,41 @@ describe('Retry-After', () => {
     ['-1', undefined],
     ['NaN', undefined],
     ['1e20', undefined],
+    ['1e3', undefined],
+    ['0x10', undefined],
+    ['+5', undefined],
+    ['5.', undefined],
     ['never', undefined],
     ['soon 5', undefined],
     ['', undefined],
     ['99999999', undefined],
     [new Date(NOW + 400 * 86_400_000).toUTCString(), undefined],
   ])('%j is %s ms, by the clock of the server', (text, ms) => {
-    expect(timeUntil(text, new Headers({ date: DATE }), NOW + 777_000)).toBe(ms)
+    expect(retryAfterOf(new Headers({ date: DATE, 'retry-after': text }), NOW + 777_000)).toBe(ms)
+  })
+
+  it('of several lines is the longest time', () => {
+    const dates = [10, 30, 20].map(seconds => new Date(NOW + seconds * 1e3).toUTCString())
+    const lines = (...values: string[]) => {
+      const headers = new Headers({ date: DATE })
+      for (const value of values) headers.append('retry-after', value)
+      return retryAfterOf(headers, NOW)
+    }
+    expect(lines('5', '12', '7')).toBe(12_000)
+    expect(lines(...dates)).toBe(30_000)
+    expect(lines('5', ...dates, '7')).toBe(30_000)
+    expect(lines('never', '7')).toBe(7000)
+    expect(lines('never', '1e3')).toBeUndefined()
+  })
+
+  it.each([
+    ['1234', 1234],
+    ['0.5', 0.5],
+    ['soon', 60_000],
+    ['1e3', 60_000],
+    ['-5', 60_000],
+    ['99999999999', 60_000],
+  ])('yields to a valid Retry-After-Ms: %s is %s ms', (text, ms) => {
+    expect(retryAfterOf(new Headers({ 'retry-after': '60', 'retry-after-ms': text }), NOW)).toBe(ms)
   })
 })

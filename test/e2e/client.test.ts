@@ -1,13 +1,17 @@
 /** `sluicegate/client` over real sockets: several processes share a limit of the gateway, and APIs that answer in other styles. */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createClient } from '../../src/client/index.ts'
+import type { Isolate } from '../../src/node/serve/isolate.ts'
+import { IN_FLIGHT_CLIENT, type InFlightOrder, type InFlightReport } from '../support/in-flight-client.ts'
 import { listen } from '../support/listen.ts'
 import { PACING_CLIENT, type PacingOrder, type PacingReport } from '../support/pacing-client.ts'
 import { PACED_ALGORITHMS, PACED_LIMIT } from '../support/pacing-limit.ts'
+import { startRedis, type TestRedis } from '../support/redis.ts'
+import { serveInProcess } from '../support/serve.ts'
 import { hasRedisServer } from '../support/servers.ts'
 import { useStack } from '../support/stack.ts'
 
@@ -50,6 +54,60 @@ describe.skipIf(!hasRedisServer)(`${PROCESSES} processes that share a limit of t
     // admitted by its end is lost.
     expect(usedShare).toBeGreaterThanOrEqual(0.8 * (1 - lateShare))
     expect(refusedShare).toBeLessThanOrEqual(0.03)
+  })
+})
+
+/** Calls of half a second under 20 at once: as many as keep them busy for some seconds, because a process knows no limit at first. */
+const JOB_MS = 500
+const AT_ONCE = 20
+const JOBS = 240
+
+describe.skipIf(!hasRedisServer)('a limit of requests in flight at `serve`', () => {
+  let redis: TestRedis
+  let origin: Server
+  let gateway: Isolate
+  beforeAll(async () => {
+    redis = await startRedis('redis-server')
+    origin = createServer((_, response) => void setTimeout(() => response.end('done'), JOB_MS))
+    await listen(origin, 0)
+    gateway = await serveInProcess(
+      {
+        rules: [{ name: 'at-once', by: 'global', algorithm: 'concurrency', limit: AT_ONCE, ttl: '60s' }],
+      },
+      { REDIS_URL: redis.url, ORIGIN_URL: `http://127.0.0.1:${(origin.address() as AddressInfo).port}` },
+    )
+  })
+  afterAll(async () => {
+    await gateway?.stop(0, true)
+    origin?.closeAllConnections()
+    origin?.close()
+    await redis?.close()
+  })
+
+  it.each([1, 4])('is kept busy by %i processes', async processes => {
+    const clients = Array.from({ length: processes }, () =>
+      fork(IN_FLIGHT_CLIENT, { execArgv: ['--no-warnings'] }),
+    )
+    onTestFinished(() => {
+      for (const client of clients) client.kill()
+    })
+    await Promise.all(clients.map(client => once(client, 'message')))
+    const start = performance.now()
+    const reports = await Promise.all(
+      clients.map(async client => {
+        client.send({ url: gateway.url, calls: JOBS / processes } satisfies InFlightOrder)
+        return (await once(client, 'message'))[0] as InFlightReport
+      }),
+    )
+    const ms = performance.now() - start
+    const used = ((JOBS / AT_ONCE) * JOB_MS) / ms
+    const refused = reports.reduce((sum, report) => sum + report.refused, 0)
+    console.log(
+      `${processes} processes, ${JOBS} calls: ${(ms / 1e3).toFixed(2)} s, ${(100 * used).toFixed(0)} % of the ideal, ${refused} refused`,
+    )
+    for (const { outcomes } of reports) expect(outcomes).toEqual({ 200: JOBS / processes })
+    // test/client/in-flight.test.ts has narrow bounds in virtual time. On a busy machine, calls take much longer than half a second.
+    expect(used).toBeGreaterThanOrEqual(0.3)
   })
 })
 

@@ -218,12 +218,7 @@ describe('the usage of a reply', () => {
     expect(await jobIn(events(['response.created', begun]))).toEqual({ id: 'resp_1', isOver: false })
     const whole = events(['response.created', begun], ['response.completed', done])
     expect(await jobIn(whole)).toEqual({ id: 'resp_1', isOver: true })
-    for (const wrong of [
-      { object: 'chat.completion' },
-      { id: 5 },
-      { id: 'x'.repeat(513) },
-      { status: 5 },
-    ])
+    for (const wrong of [{ object: 'chat.completion' }, { id: 5 }, { id: 'x'.repeat(513) }, { status: 5 }])
       expect(await jobIn(Response.json({ ...done, ...wrong }))).toBeUndefined()
     expect(await jobIn(Response.json({ data: [done] }))).toBeUndefined()
     expect(await jobIn(Response.json(done, { status: 404 }))).toBeUndefined()

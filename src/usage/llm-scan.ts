@@ -109,6 +109,9 @@ export class LlmScan {
   #isUncertain = false
   #choices = 1
   #prompts = 0
+  /** How many bytes the ids of tokens are too short for one token each. */
+  #missingBytes = 0
+  #isTokenId = false
   #place: Place | undefined
   #source: Source | undefined
 
@@ -143,7 +146,7 @@ export class LlmScan {
   ): Tokens {
     const { bytes, tokens } = this.#media
     const pending = this.#pending(restBytes)
-    const text = this.bytes + restBytes - bytes - pending.bytes
+    const text = this.bytes + restBytes + this.#missingBytes - bytes - pending.bytes
     const input = Math.ceil(text / BYTES_PER_TOKEN) + tokens + pending.tokens
     const output = this.#outputOf(defaultOutput) * this.#choices * Math.max(1, this.#prompts)
     return {
@@ -174,6 +177,7 @@ export class LlmScan {
     const path = offset === 0 ? this.#json.path : this.#json.path.slice(offset)
     const depth = ofBody - offset
     this.#place = undefined
+    this.#isTokenId = isDigit(first) && isInTokenIds(path, depth)
     if (ofBody === 0) this.canBeObject = first === OPEN_OBJECT
     if (depth === 1) {
       this.#beginMember(path[0]!, first)
@@ -212,6 +216,9 @@ export class LlmScan {
   #end(depth: number, kept: KeptText): void {
     const { names, path } = this.#json
     const at = this.#offsetAt(depth)
+    // With its comma.
+    if (this.#isTokenId) this.#missingBytes += Math.max(0, BYTES_PER_TOKEN - kept.text.length - 1)
+    this.#isTokenId = false
     if (depth - at === 1) this.#endMember(names[at]!, path[at]!, kept.text)
     else if (depth - at === 2 && PARAMETERS.has(path[at]!))
       this.#endMember(`${names[at]}/${names[at + 1]}`, path[at + 1]!, kept.text)
@@ -256,6 +263,14 @@ export class LlmScan {
     return partOf(place, { text, bytes: bytes + restBytes })
   }
 }
+
+const isDigit = (first: number) => first >= 48 && first <= 57
+
+/** Whether a number is the id of a token: an element of a prompt, or of one of several prompts. */
+const isInTokenIds = (path: readonly string[], depth: number) =>
+  (path[0] === 'prompt' || path[0] === 'input') &&
+  path[1] === '*' &&
+  (depth === 2 || (depth === 3 && path[2] === '*'))
 
 /** Whether a value is not a number, a boolean or null. */
 const isOdd = (first: number) => first === FIRST_OF_STRING || first === OPEN_OBJECT || first === OPEN_ARRAY

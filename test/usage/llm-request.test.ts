@@ -104,6 +104,19 @@ describe('the estimate of a request', () => {
     expect(await outputOf(body)).toBe(output)
   })
 
+  it('has a token at least for each id of a token', async () => {
+    for (const list of [Array(8000).fill(5), [Array(4000).fill(5), Array(4000).fill(12)]]) {
+      for (const name of ['prompt', 'input']) {
+        const { input } = (await readLlmRequest(requestOf({ [name]: list }))).tokens()
+        expect(input).toBeGreaterThanOrEqual(8000)
+        expect(input).toBeLessThan(8010)
+      }
+    }
+    const long = { prompt: Array(1000).fill(100_000) }
+    const { input } = (await readLlmRequest(requestOf(long))).tokens()
+    expect(input).toBe(Math.ceil(JSON.stringify(long).length / 4))
+  })
+
   it('has the output of each request of a batch, and its pictures by their size', async () => {
     const params = (max_tokens: unknown) => ({ params: { messages: [{ content: 'a' }], max_tokens } })
     expect(await outputOf({ requests: [params(50), params(20), params(undefined)] })).toBe(150)

@@ -217,7 +217,7 @@ describe('a mistake in units', () => {
       'an unknown format',
       withUnit({ ...TOKENS, actual: { usage: 'open-ai' } }),
       [
-        "units.tokens.actual.usage: 'open-ai' is not a format of usage. Did you mean 'openai'? Use 'openai' or 'anthropic'.",
+        "units.tokens.actual.usage: 'open-ai' is not a format of usage. Did you mean 'openai'? Use 'openai', 'anthropic' or 'gemini'.",
       ],
     ],
     [

@@ -103,10 +103,17 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/docs/plots.test.ts',
     'test/node/wrangler.test.ts',
   ],
+  'let each command of each script fail, or fill a store': [
+    'test/ops/many-keys.test.ts',
+    'test/script/failing-changes.test.ts',
+    'test/script/failing-commands.test.ts',
+  ],
   'replay long traffic, or compile the largest configs': [
     'test/api/fuzz.test.ts',
+    'test/bench/module-order.test.ts',
     'test/replay/**/*.test.ts',
     'test/script/rule-set-size.test.ts',
+    'test/store/recorded-state.test.ts',
     'test/simulation/adaptive.test.ts',
     'test/simulation/utilization.test.ts',
     'test/usage/memory.test.ts',

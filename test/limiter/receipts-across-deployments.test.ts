@@ -61,6 +61,12 @@ const familyOf = (name: RuleName, { algorithm, period }: Numbers) => `${name} ${
 const recordOf = (name: RuleName, rule: Numbers) =>
   rule.algorithm.endsWith('window') ? familyOf(name, rule) : `${familyOf(name, rule)} ${rule.limit}`
 
+/**
+ * A refund of a rate leaves out what has drained since the decision, here some milliseconds of hours. After several of them, the last unit may
+ * be missing.
+ */
+const lostBy = ({ algorithm }: Numbers) => (algorithm.endsWith('window') ? 0 : 1)
+
 const kinds = {
   /** `limit` and `refund`. */
   refunded: {
@@ -125,9 +131,11 @@ describeOnRedisEngine('decisions of an earlier deployment', fresh => {
               limiter = limiterOf()
             } else if (each.verb === 'spend') {
               const decision = await kind.spend(limiter, each.units)
-              expect(decision.allowed).toBe(
-                known.every(name => spentIn(name) + each.units <= live[name]!.limit),
-              )
+              const fits = (least: number) =>
+                known.every(
+                  name => spentIn(name) + each.units + least * lostBy(live[name]!) <= live[name]!.limit,
+                )
+              expect([fits(0), fits(1)]).toContain(decision.allowed)
               if (!decision.allowed) continue
               for (const name of known) add(name, each.units)
               const receipt = createReceipts(configFor(live).limits).receiptOf(decision)
@@ -154,10 +162,9 @@ describeOnRedisEngine('decisions of an earlier deployment', fresh => {
             const { rules } = await limiter.peek('calls')
             for (const name of NAMES.filter(name => live[name])) {
               const { remaining } = rules.find(rule => rule.name === name)!
-              expect({ name, remaining }).toEqual({
-                name,
-                remaining: Math.max(0, live[name]!.limit - spentIn(name)),
-              })
+              const most = Math.max(0, live[name]!.limit - spentIn(name))
+              const least = Math.max(0, most - lostBy(live[name]!))
+              expect([name, remaining >= least && remaining <= most]).toEqual([name, true])
             }
           }
         },

@@ -18,7 +18,7 @@ const signUp = {
   body: { consumer: 'acme', label: 'first', expiresAt: '90d' },
 }
 const { data: created, error } = await client.POST('/keys', signUp)
-assert(created, error?.detail)
+assert(created, String(error?.detail))
 
 const { error: repeated } = await client.POST('/keys', signUp)
 

@@ -220,14 +220,20 @@ export class ScriptModel {
   /** Models the script of jobs.ts. */
   keepJob = (key: string) => this.#jobs.add(key)
 
-  /** Models the script of settle.ts. */
+  /**
+   * Models the script of settle.ts, and what a decision settles.
+   * @param writes false: of a decision that spends nothing, so it only writes what it has settled
+   */
   settle({
     rules,
     consumerKey,
     now,
     requests,
     ruleSet,
-  }: WithNow<Omit<Settlement, 'ruleSet'> & { ruleSet?: Pick<RuleSetShape, 'entries'> }>): SettleResult {
+    writes = true,
+  }: WithNow<
+    Omit<Settlement, 'ruleSet'> & { ruleSet?: Pick<RuleSetShape, 'entries'>; writes?: boolean }
+  >): SettleResult {
     const record = consumerKey === undefined ? undefined : this.#records.get(consumerKey)
     const { overrides } = parseConsumer(record ?? '')
     const keys = [...new Set(rules.map(({ key }) => key))]
@@ -270,7 +276,7 @@ export class ScriptModel {
         }
       }
     }
-    for (const key of keys) this.#reservations.dropEnded(key, rules, now, entries)
+    if (writes || applied > 0) for (const key of keys) this.#reservations.dropEnded(key, rules, now, entries)
     const toChange = counted.map((bound, i) => ({ bound, shown: rules[i]!.rule, changes: changes[i]! }))
     return { at: now, applied, verdicts: changeInMemory(modelOf, this.#states, toChange, now) }
   }

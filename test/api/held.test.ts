@@ -52,7 +52,7 @@ describeOnRedis('units in flight over HTTP', (_, kind) => {
     return body.rules.map(({ remaining }: { remaining: number }) => remaining)
   }
 
-  it('are held by nobody if the client leaves while it waits', async () => {
+  it('are given back if the client leaves while it waits', async () => {
     const held = [await hold(), await hold()]
     const leaving = new AbortController()
     const app = appWithApi(gateway, CONFIG, {

@@ -138,7 +138,7 @@ describe.skipIf(missing !== '')(`the SDKs through examples/llm${missing}`, () =>
       urls.workerd = { ...urls.workerd, [usage]: (await bed.start(variant)).url }
       urls.serve = { ...urls.serve, [usage]: (await bed.serve(1, variant)).url }
     }
-    await vi.waitUntil(async () => (await accountOf('nobody').catch(() => undefined)) === 0, PATIENTLY)
+    await vi.waitUntil(async () => (await accountOf('unknown').catch(() => undefined)) === 0, PATIENTLY)
   })
   afterAll(async () => {
     await bed?.close()

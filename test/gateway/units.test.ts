@@ -292,7 +292,7 @@ describe('a rule with a unit', () => {
       await expectLeft(key, 9300)
     })
 
-    it('keeps its estimate until then, whatever becomes of what nothing settles', async () => {
+    it("keeps its estimate until then, also with onUnsettled: 'release'", async () => {
       const [app, key] = [appWith({ ...unit, onUnsettled: 'release' }), await gateway.key('acme')]
       await create(app, key)
       await expectLeft(key, 8000)

@@ -70,7 +70,7 @@ describeOnRedisEngine('a call of acquire whose signal is aborted', fresh => {
     expect(trips).toEqual([])
   })
 
-  it('leaves the line at once, so that nobody waits for units of those that have left', async () => {
+  it('leaves the line at once, so that the next calls do not wait for its units', async () => {
     const leaving = new AbortController()
     let sleeps = 0
     const { limiter, ended, time } = limiterOn(await fresh(), {

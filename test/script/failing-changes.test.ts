@@ -3,7 +3,7 @@
  * key has another type. A call that fails can be sent again, and then everything is as if it had not failed. So it has changed nothing, or
  * only what does not matter.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
 import {
   type PreparedCall,
@@ -15,7 +15,6 @@ import {
 import { keepScript } from '../../src/limiter/reservations/jobs.ts'
 import { withCallers } from '../../src/metrics/add-callers.ts'
 import { callFor } from '../../src/metrics/add-counts.ts'
-import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
 import { auditedCall } from '../../src/ops/audited-call.ts'
 import type { RefundedRule } from '../../src/script/refund.ts'
 import type { SettledRequest } from '../../src/script/settle.ts'
@@ -27,8 +26,9 @@ import { refundsKey, sideKey } from '../../src/store/keys.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
 import { bound } from '../support/bound.ts'
 import { ENTRY, RedisEngine, rulesOf } from '../support/engines.ts'
+import { useLimitedUser } from '../support/limited-user.ts'
 import { PATIENT_MS } from '../support/patience.ts'
-import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { describeOnRedis } from '../support/redis.ts'
 import { ruleSetOf } from '../support/rule-set.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
 
@@ -282,27 +282,8 @@ const cases: Record<string, Case> = {
 describeOnRedis('a call that fails, and is sent again', (start, kind) => {
   // The embedded Redis has no users, and is never full.
   describe.skipIf(kind === 'embedded')('', () => {
-    let redis: TestRedis
-    let limited: RedisConnection
-
-    beforeAll(async () => {
-      redis = await start()
-      await redis.connection.send(['ACL', 'SETUSER', 'limited', 'on', '>secret', '~*', '+@all'])
-      limited = await connectRedis(redis.url, PATIENT_MS)
-    })
-    afterAll(async () => {
-      limited?.close()
-      await redis?.connection.send(['ACL', 'DELUSER', 'limited'])
-      await redis?.close()
-    })
-
-    const send = (...command: (string | Buffer)[]) => redis.connection.send(command as string[])
-
-    /** Each time, because a busy machine can make the connection again. */
-    async function forbid(command: string): Promise<void> {
-      await limited.send(['AUTH', 'limited', 'secret'])
-      await send('ACL', 'SETUSER', 'limited', `-${command}`)
-    }
+    const user = useLimitedUser(start)
+    const { send, forbid, allow } = user
 
     /** What is stored, without ids of streams, which the clock makes. */
     async function content({ grows }: Case): Promise<Record<string, unknown>> {
@@ -331,7 +312,7 @@ describeOnRedis('a call that fails, and is sent again', (start, kind) => {
     /** Prepares the case. @returns restores it */
     async function prepared({ prepare }: Case): Promise<() => Promise<void>> {
       await send('FLUSHALL')
-      await prepare(new RedisEngine(redis.connection))
+      await prepare(new RedisEngine(user.redis.connection))
       const keys = ((await send('KEYS', '*')) as Buffer[]).map(String)
       const values = await Promise.all(keys.map(key => dumpOf(key)))
       return async () => {
@@ -348,7 +329,7 @@ describeOnRedis('a call that fails, and is sent again', (start, kind) => {
       if (value) await send('RESTORE', key, String(Math.max(0, Number(ttl))), value)
     }
 
-    const whole = () => new RedisEngine(redis.connection)
+    const whole = () => new RedisEngine(user.redis.connection)
     const isDone = (asked: Promise<unknown>) =>
       asked.then(
         () => true,
@@ -371,7 +352,7 @@ describeOnRedis('a call that fails, and is sent again', (start, kind) => {
           ...commands.map((command): (typeof faults)[number] => [
             `may not run ${command}`,
             () => forbid(command),
-            () => send('ACL', 'SETUSER', 'limited', `+${command}`),
+            () => allow(command),
           ]),
           ['is a replica', () => send('REPLICAOF', '127.0.0.1', '1'), () => send('REPLICAOF', 'NO', 'ONE')],
           [
@@ -384,7 +365,7 @@ describeOnRedis('a call that fails, and is sent again', (start, kind) => {
         for (const [name, begin, end] of faults) {
           await reset()
           await begin()
-          const done = await isDone(each.call(new RedisEngine(limited)))
+          const done = await isDone(each.call(new RedisEngine(user.limited)))
           await end()
           if (!done) {
             failures += 1
@@ -401,7 +382,7 @@ describeOnRedis('a call that fails, and is sent again', (start, kind) => {
           await send('DEL', key)
           await send('LPUSH', key, 'x')
           await send('EXPIRE', key, '600')
-          const done = await isDone(each.call(new RedisEngine(limited)))
+          const done = await isDone(each.call(new RedisEngine(user.limited)))
           // Some keys of another type count as missing, and are replaced.
           if (done) continue
           await restore(key, kept)

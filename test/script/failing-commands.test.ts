@@ -2,16 +2,16 @@
  * Scripts whose commands fail: Redis is full or a replica, or the user may not run one of them. A decision that fails has spent nothing
  * under any of its rules, and a decision that stands has spent under all of them.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
 import { prepareDecide, prepareSettle } from '../../src/limiter/prepared-call.ts'
-import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
 import type { BoundRule } from '../../src/script/evaluation.ts'
 import { addressStateKey, chunksKey, consumerStateKey, reservedKey, sideKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { RedisEngine, rulesOf } from '../support/engines.ts'
+import { useLimitedUser } from '../support/limited-user.ts'
 import { PATIENT_MS } from '../support/patience.ts'
-import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { describeOnRedis } from '../support/redis.ts'
 import { ruleSetOf } from '../support/rule-set.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
 
@@ -35,29 +35,11 @@ interface Fault {
 describeOnRedis('a script whose command fails', (start, kind) => {
   // The embedded Redis has no users, and is never full.
   describe.skipIf(kind === 'embedded')('', () => {
-    let redis: TestRedis
-    let limited: RedisConnection
-
-    beforeAll(async () => {
-      redis = await start()
-      await redis.connection.send(['ACL', 'SETUSER', 'limited', 'on', '>secret', '~*', '+@all'])
-      limited = await connectRedis(redis.url, PATIENT_MS)
-    })
-    afterAll(async () => {
-      limited?.close()
-      await redis?.connection.send(['ACL', 'DELUSER', 'limited'])
-      await redis?.close()
-    })
-
-    const send = (...command: string[]) => redis.connection.send(command)
-    /** Each time, because a busy machine can make the connection again. */
-    async function forbid(command: string): Promise<void> {
-      await limited.send(['AUTH', 'limited', 'secret'])
-      await send('ACL', 'SETUSER', 'limited', `-${command}`)
-    }
+    const user = useLimitedUser(start)
+    const { send, forbid, allow } = user
     const without = (command: string): Fault => ({
       begin: () => forbid(command),
-      end: () => send('ACL', 'SETUSER', 'limited', `+${command}`),
+      end: () => allow(command),
     })
     const faults: [string, Fault][] = [
       ...['setex', 'hset', 'hget', 'hdel', 'hlen', 'expire', 'unlink', 'bitfield', 'mget'].map(
@@ -112,7 +94,7 @@ describeOnRedis('a script whose command fails', (start, kind) => {
     }
 
     const engines = (hasLoops: boolean) => {
-      const [whole, faulty] = [new RedisEngine(redis.connection), new RedisEngine(limited)]
+      const [whole, faulty] = [new RedisEngine(user.redis.connection), new RedisEngine(user.limited)]
       return hasLoops ? { whole: whole.withLoops(), faulty: faulty.withLoops() } : { whole, faulty }
     }
 

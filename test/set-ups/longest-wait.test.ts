@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { type RpcAcquireOptions, withinLongestWait } from '../../src/set-ups/rpc/longest-wait.ts'
 
-it('a wait over a service binding is bounded, because nobody can end it', () => {
+it('a wait over a service binding is bounded, because a signal cannot cross the binding', () => {
   expect(withinLongestWait({})).toEqual({ timeoutMs: 30_000 })
   expect(withinLongestWait({ cost: 2, timeoutMs: Number.POSITIVE_INFINITY })).toEqual({
     cost: 2,

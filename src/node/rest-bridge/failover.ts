@@ -24,7 +24,7 @@ const isElsewhere = (error: unknown) =>
 
 /** A connection, as far as a failover concerns it. */
 export interface FailingOver<Client> {
-  /** The client in use. Undefined if there is none to be replaced: it is closed, or connects anyway. */
+  /** The client in use. Undefined while it connects, and after it was closed: then it is not replaced. */
   current(): Client | undefined
   /** Connects to the same address. @throws if that fails */
   connect(): Promise<Client>

@@ -81,10 +81,10 @@ it.each([undefined, null, '5', '\u001b[31m', {}, -1, [3]])(
 )
 
 it.each([
-  ['numbers that are none', '"a";q=5;w=x', '"a";r=y;t=1'],
+  ['values that are not numbers', '"a";q=5;w=x', '"a";r=y;t=1'],
   ['a window of nothing', '"a";q=5;w=0', '"a";r=5;t=1'],
   ['negative numbers', '"a";q=5;w=60', '"a";r=-5;t=1'],
-  ['a burst that is none', '"a";q=5;w=60;sluice-burst=?1', '"a";r=5;t=1'],
+  ['a burst that is not a number', '"a";q=5;w=60;sluice-burst=?1', '"a";r=5;t=1'],
 ])('limits with %s are not tried', async (_, policy, state) => {
   let requests = 0
   const url = await serve((_, response) => {

@@ -284,6 +284,23 @@ describe('a rule with a unit', () => {
       await expectLeft(key, 9300)
     })
 
+    it('of an anonymous caller belongs to its address and its environment', async () => {
+      const app = appWith(unit, { ...OPEN, environment: 'staging' }, { by: 'address' })
+      const ask = async (reply: unknown, address: string, init: RequestInit = {}) => {
+        api.reply = json(reply)
+        const response = await app('/v1/responses/resp_1', { address, ...init })
+        await response.text()
+        return leftIn(response)
+      }
+      await ask(UNREAD, '192.0.2.1', { method: 'POST', body: '{"background":true}' })
+      await vi.waitFor(async () => expect(await keysWith(':job:')).toHaveLength(1), PATIENT)
+      expect(String((await keysWith(':job:'))[0])).toMatch(/^sluice:staging:\{ip:192\.0\.2\.1\}:job:/)
+      await ask(DONE, '192.0.2.2')
+      expect(await ask(UNREAD, '192.0.2.1')).toBe(8000)
+      await ask(DONE, '192.0.2.1')
+      await vi.waitFor(async () => expect(await ask(UNREAD, '192.0.2.1')).toBe(9300), PATIENT)
+    })
+
     it('is settled by a read that its rule does not match', async () => {
       const match = { methods: ['POST'] }
       const [app, key] = [appWith(unit, {}, { match }), await gateway.key('acme')]

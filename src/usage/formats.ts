@@ -117,8 +117,19 @@ function formatOf(json: Json, name: UsageFormat): Format {
 /** What an event has if it has no name and has output: a chunk of OpenAI or Gemini. */
 const OUTPUT_MEMBERS = ['"choices"', '"candidates"']
 
-/** Names of events with output of the model, which is at least one token. */
-const isOutputEvent = (name: string) => name.endsWith('.delta') || name === 'content_block_delta'
+const CONTENT_BLOCK_DELTA = 'content_block_delta'
+const DELTA = [...'delta'].map(char => char.charCodeAt(0))
+const DOT = 46
+
+/**
+ * Whether an event with this name has output of the model, which is at least one token: `*.delta` or `content_block_delta`. Most events of a
+ * stream are. Their names are parts of a larger text, which engines compare slowly, but of which they read single characters fast.
+ */
+function isOutputEvent(name: string): boolean {
+  const from = name.length - DELTA.length
+  for (let i = 0; i < DELTA.length; i++) if (name.charCodeAt(from + i) !== DELTA[i]) return false
+  return name.charCodeAt(from - 1) === DOT || name.length === CONTENT_BLOCK_DELTA.length
+}
 
 /** The sum of two counts, of which each can be absent. */
 const sumOf = (a: unknown, b: unknown): unknown => (b === undefined ? a : Number(a ?? 0) + Number(b))
@@ -151,9 +162,6 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
   let job: Job | undefined
   /** Events with output since the last usage. */
   let deltas = 0
-
-  /** The last name of an event with output, which most others have, too: comparing it is fast. */
-  let outputName: string | undefined
 
   /** Searching each event would take half as much time again, so only what follows the usage is searched, such as a cost. */
   function isOutput(data: string): boolean {
@@ -199,13 +207,7 @@ export function createUsageOfReply(name: UsageFormat): UsageOfReply {
       return true
     },
     noteEvent(name, data) {
-      if (name === undefined) {
-        if (isOutput(data)) deltas += 1
-      } else if (name === outputName) deltas += 1
-      else if (isOutputEvent(name)) {
-        outputName = name
-        deltas += 1
-      }
+      if (name === undefined ? isOutput(data) : isOutputEvent(name)) deltas += 1
     },
     tokens() {
       const { input, output = 0, cached = 0, cacheWrite = 0 } = latest

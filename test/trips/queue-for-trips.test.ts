@@ -42,8 +42,8 @@ function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}
     },
   )
   let sent = 0
-  const run = (isNoLongerNeeded = () => false, noteArrival = () => {}) =>
-    store.run([{ script: RESET, keys: ['k'], args: [`${++sent}`] }], { isNoLongerNeeded, noteArrival }).then(
+  const run = (isNoLongerNeeded = () => false, noteArrival = () => {}, keys = ['k']) =>
+    store.run([{ script: RESET, keys, args: [`${++sent}`] }], { isNoLongerNeeded, noteArrival }).then(
       ([reply]) => reply,
       // Whatever was given up here was not sent, or was sent long ago.
       error => (error.fate === 'not-sent' || error.code !== 'ERR_STORE_OVERLOAD' ? error.code : error.fate),
@@ -126,6 +126,36 @@ describe('the limit on calls in flight', () => {
     expect([world.sizes.length, answers.length]).toEqual([14, 0])
     const replies = await Promise.all(all)
     expect(replies.filter(reply => reply === 'ERR_STORE_OVERLOAD')).toHaveLength(790)
+  })
+
+  it('sends the calls of each caller in turn, whoever has most of them', async () => {
+    const { world, answerAll, run, look } = isolate()
+    const runBy = (consumer: string) =>
+      run(undefined, undefined, ['sluice:{global}:state', `sluice:{c:${consumer}}:state`])
+    const flood = Array.from({ length: 1000 }, () => runBy('flood'))
+    const others = ['a', 'b', 'c'].map(runBy)
+    await answerAll()
+    await look()
+    expect(world.sizes).toEqual([1, 1, 50, 50])
+    await answerAll()
+    await look()
+    expect(await Promise.all(others)).toEqual(['1001', '1002', '1003'])
+    for (let looks = 0; looks < 20; looks++) {
+      await answerAll()
+      await look()
+    }
+    expect(await Promise.all(flood)).toEqual(flood.map((_, i) => `${i + 1}`))
+  })
+
+  it('has half of the free places for one caller, and then some for others', async () => {
+    const { run } = isolate({ maxRequests: 1 })
+    const by = (consumer: string) => run(undefined, undefined, [`sluice:{c:${consumer}}:consumer`])
+    void by('first')
+    const flood = Array.from({ length: 10_000 }, () => by('flood'))
+    expect(await by('flood')).toBe('ERR_STORE_OVERLOAD')
+    const others = Array.from({ length: 5000 }, () => by('other'))
+    expect(await by('other')).toBe('ERR_STORE_OVERLOAD')
+    expect(await Promise.race([...flood, ...others, by('third'), settle().then(() => 'wait')])).toBe('wait')
   })
 
   it('checks less often if very many calls wait, but at least four times for each', async () => {

@@ -117,18 +117,35 @@ export function withTripLimit(
     const batch: QueuedCalls[] = []
     if (waitingCalls === 0 || !maySendBatch()) return batch
     const time = lag.now()
-    // A caller whose turn is over comes last.
-    for (const [caller, ofCaller] of waiting) {
-      for (const entry of ofCaller) {
+    const turns: Iterator<QueuedCalls, unknown>[] = []
+    function takeNext(turn: Iterator<QueuedCalls, unknown>): void {
+      for (let next = turn.next(); !next.done; next = turn.next()) {
+        const entry = next.value
+        // Calls that are no longer needed stay, because their requests find out at the next check.
+        const isExpired = time > entry.until
+        if (!isExpired && entry.listener?.isNoLongerNeeded()) continue
         leave(entry)
-        // The requests of other calls find out at their next check.
-        if (time > entry.until || entry.listener?.isNoLongerNeeded()) continue
+        if (isExpired) continue
         entry.msSinceSent = startStopwatch()
         batch.push(entry)
-        break
+        turns.push(turn)
+        return
       }
-      if (waiting.delete(caller)) waiting.set(caller, ofCaller)
-      if (batch.length === MAX_BATCH - 1) break
+    }
+    const isFull = () => batch.length === MAX_BATCH - 1
+    for (const ofCaller of waiting.values()) {
+      if (isFull()) break
+      takeNext(ofCaller.values())
+    }
+    // Callers with more calls have further turns.
+    for (const turn of turns) {
+      if (isFull()) break
+      takeNext(turn)
+    }
+    // In the next batch, they come last.
+    for (const { caller } of batch) {
+      const left = waiting.get(caller)
+      if (left && waiting.delete(caller)) waiting.set(caller, left)
     }
     return batch
   }

@@ -147,6 +147,24 @@ describe('the limit on calls in flight', () => {
     expect(await Promise.all(flood)).toEqual(flood.map((_, i) => `${i + 1}`))
   })
 
+  it('sends a call of each of many callers before the second one of any', async () => {
+    const { world, answerAll, run, look } = isolate()
+    const order: number[] = []
+    const all = Array.from({ length: 3 }, () =>
+      Array.from({ length: 120 }, (_, i) =>
+        run(undefined, () => order.push(i), [`sluice:{ip:192.0.2.${i}}:state`]),
+      ),
+    ).flat()
+    for (let looks = 0; looks < 8; looks++) {
+      await answerAll()
+      await look()
+    }
+    expect(await Promise.all(all)).toEqual(all.map((_, i) => `${i + 1}`))
+    expect(world.sizes.slice(2).every(size => size === 50 || size === world.sizes.at(-1))).toBe(true)
+    // The first two calls were sent before any waited, and the request of each batch has its own turn.
+    expect(new Set(order.slice(0, 110)).size).toBeGreaterThan(105)
+  })
+
   it('has half of the free places for one caller, and then some for others', async () => {
     const { run } = isolate({ maxRequests: 1 })
     const by = (consumer: string) => run(undefined, undefined, [`sluice:{c:${consumer}}:consumer`])

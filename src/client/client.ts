@@ -16,7 +16,12 @@ interface Units {
 
 /** What the client uses of a limiter, such as that of `createLimiter`. */
 export interface ClientLimiter {
-  acquire(name: string, identity?: Identity, options?: { timeoutMs?: number }): Promise<Units>
+  /** Rejects with the reason of the signal, and then keeps no place and no units. */
+  acquire(
+    name: string,
+    identity?: Identity,
+    options?: { timeoutMs?: number; signal?: AbortSignal },
+  ): Promise<Units>
   /** Stops a limit in all processes. */
   pause?(name: string, identity: Identity, pause: { forMs: number }): Promise<unknown>
 }
@@ -85,7 +90,10 @@ export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {
       let acquired: Promise<Units> | undefined
       let response: Response
       try {
-        acquired = limiter?.acquire(limit, identity, { timeoutMs: Math.max(0, deadline - lanes.now()) })
+        acquired = limiter?.acquire(limit, identity, {
+          timeoutMs: Math.max(0, deadline - lanes.now()),
+          ...(signal && { signal }),
+        })
         const units = acquired && (await unlessAborted(acquired, signal))
         if (units && !units.allowed)
           throw new LimitError(units.retryAfterMs < 0 ? NEVER : units.retryAfterMs, url.origin, limit)

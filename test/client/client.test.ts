@@ -608,6 +608,7 @@ describe('with a limiter', () => {
     const call = fleet.client(0, { limiter: late, limit: 'stripe' })(URL_X, { signal: controller.signal })
     expect(statusesOf(await settled(fleet, [call]))).toEqual(['AbortError'])
     expect(log.at(-1)).toBe('release')
+    expect(log[0]).toMatchObject(['acquire', 'stripe', {}, { signal: controller.signal }])
     expect(fleet.arrivals).toEqual([])
   })
 })

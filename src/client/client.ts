@@ -85,8 +85,10 @@ export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {
     const url = new URL(request.url ?? `${input}`, location?.href)
     const signal = init?.signal === undefined ? request.signal : init.signal
     const deadline = lanes.now() + maxWaitMs
+    const isSafe = canRepeat(request, init, retry)
     for (let retries = 0; ; retries++) {
-      const call = await lanes.enter(url, partition, deadline, signal)
+      const isRepeated = isSafe && retries < maxRetries
+      const call = await lanes.enter(url, partition, isRepeated, deadline, signal)
       let acquired: Promise<Units> | undefined
       let response: Response
       try {
@@ -114,8 +116,7 @@ export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {
       const pause = pauseMs && limiter?.pause?.(limit, identity, { forMs: pauseMs }).catch(() => {})
       if (pause) await unlessAborted(pause, signal)
       const isTooLong = lanes.now() + pauseMs >= deadline
-      if (!canRepeat(request, init, retry) || retries >= maxRetries || (isTooLong && !isNamed))
-        return response
+      if (!isSafe || retries >= maxRetries || (isTooLong && !isNamed)) return response
       // Frees the connection. The body may have failed already.
       response.body?.cancel().catch(() => {})
       if (isTooLong) throw new LimitError(pauseMs, url.origin, policy)

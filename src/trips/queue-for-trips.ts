@@ -212,13 +212,16 @@ export function withTripLimit(
   }
 }
 
-/** Keys of one consumer (`?`: only the store knows which one), one opaque key, or one address. */
-const OF_CALLER = /\{(c:[^?]|k:|ip:)/
+/** The record of the key that a caller has sent, which its digest names. So a key that was made up waits in no line of the consumer that it claims. */
+const OF_CREDENTIAL = /:key:|\{k:/
+/** The state of a consumer that is known without the store (`?`: it is not), or of an address. */
+const OF_IDENTITY = /\{(?:c:[^?]|ip:)/
 
 /** @returns for the decision of a call of a limit by name, the state of its first identity */
 function callerOf([first]: readonly StoreCall[]): string {
   const keys = !first ? [] : 'key' in first ? [first.key] : first.keys
-  return keys.find(key => OF_CALLER.test(key)) ?? keys[0] ?? ''
+  const find = (form: RegExp) => keys.find(key => form.test(key))
+  return find(OF_CREDENTIAL) ?? find(OF_IDENTITY) ?? keys[0] ?? ''
 }
 
 /** For calls that were never sent. For calls that were sent, deadline.ts has the same code with another fate. */

@@ -147,6 +147,16 @@ describe('the limit on calls in flight', () => {
     expect(await Promise.all(flood)).toEqual(flood.map((_, i) => `${i + 1}`))
   })
 
+  it('has a line of its own for a made-up key that claims a consumer', async () => {
+    const { run } = isolate({ maxRequests: 1 })
+    const by = (digest: string) =>
+      run(undefined, undefined, ['sluice:{c:acme}:state', `sluice:{c:acme}:key:${digest}`])
+    void by('first')
+    const flood = Array.from({ length: 10_000 }, () => by('made-up'))
+    expect(await by('made-up')).toBe('ERR_STORE_OVERLOAD')
+    expect(await Promise.race([...flood, by('real'), settle().then(() => 'waits')])).toBe('waits')
+  })
+
   it('sends a call of each of many callers before the second one of any', async () => {
     const { world, answerAll, run, look } = isolate()
     const order: number[] = []

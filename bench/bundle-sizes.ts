@@ -100,7 +100,7 @@ const SET_UPS = [
     from: 'guard/index',
     code: 'export default guard(config)(() => new Response())',
     name: 'guard',
-    most: 157.4,
+    most: 157.5,
   },
   {
     what: 'Hono middleware, with Hono',

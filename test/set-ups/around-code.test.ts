@@ -56,6 +56,29 @@ describe('a guard', () => {
     guardOfModule = guard(CONFIG, { env: store.env })
   })
 
+  it('refuses a WebSocket that a concurrency rule counts, because nothing reports its end', async () => {
+    let opened = 0
+    const handler = (config: ConfigInput) =>
+      guard(config, { env: store.env })((_: Request) => {
+        opened += 1
+        return new Response(null)
+      })
+    const headers = { connection: 'Upgrade', upgrade: 'WebSocket' }
+    const counted = handler(CONFIG)
+    const reply = await counted(request('/', { headers }))
+    expect([reply.status, await reply.json()]).toMatchObject([
+      501,
+      { detail: expect.stringContaining('concurrency rule') },
+    ])
+    expect(opened).toBe(0)
+    const { rules, ...others } = CONFIG
+    const uncounted = handler({ ...others, rules: [rules![0]!] })
+    expect((await uncounted(request('/', { headers }))).status).toBe(200)
+    expect((await counted(request('/', { headers: { upgrade: 'h2c' } }))).status).toBe(200)
+    expect(opened).toBe(2)
+    await Promise.all([counted.close(), uncounted.close()])
+  })
+
   it('passes on the request and the arguments of the platform, and reports the caller', async () => {
     const key = await store.createKey('acme')
     let seen: unknown[] = []

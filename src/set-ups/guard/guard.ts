@@ -4,15 +4,18 @@
  */
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
+import { countsInFlight } from '../../config/compile-rule.ts'
 import type { Environment } from '../../config/environment.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createLog } from '../../log.ts'
+import { onlyEnforced } from '../../script/evaluation.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
 import { addressOfNode } from '../http/behind-proxies.ts'
 import { deny } from '../http/deny.ts'
 import type { ForwardContext, Forwarded } from '../http/forward.ts'
 import { createHandler, type Handler, type Platform } from '../http/handle.ts'
 import { createIdentifier } from '../http/identify.ts'
+import { type Problem, problem } from '../http/problem.ts'
 import { replyToMisconfiguration, runOrLog } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
 import {
@@ -165,6 +168,8 @@ export function createGuard(
         gone: () => goneFrom(request, args),
       },
       async (_, context) => {
+        if (opensWebSocket(request) && holdsUnits(context) && !isCloudflare())
+          return { response: problem(WEB_SOCKET_NOT_HELD, context.errorShape), isFromSluice: true }
         const copy = withReadableEncoding(context.copy ?? request, context)
         const info = callerInfo(context)
         // The user's code may have either of them.
@@ -201,6 +206,20 @@ export function createGuard(
     const returned = await run()
     return isFrameworkReply(returned) ? returned.response : returned
   }
+}
+
+const opensWebSocket = ({ headers }: Request) => /\bwebsocket\b/i.test(headers.get('upgrade') ?? '')
+
+/** Whether a rule counts the request until it ends. */
+const holdsUnits = ({ decision }: ForwardContext) =>
+  onlyEnforced(decision?.verdicts ?? []).some(({ rule }) => countsInFlight(rule))
+
+/** Except in Workers, the platform takes the WebSocket over and does not report its end here. */
+const WEB_SOCKET_NOT_HELD: Problem = {
+  status: 501,
+  title: 'Not Implemented',
+  detail:
+    'A concurrency rule counts this request, but this server does not report when a WebSocket ends. Let the rule match other paths only, or use the Sluice gateway.',
 }
 
 /** The request without the encodings in which its reply could not be read, if the client accepts some. */

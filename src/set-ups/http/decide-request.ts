@@ -5,6 +5,7 @@
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
+import { isAdmitted } from '../../credentials/caller-memory.ts'
 import type { Demand } from '../../limiter/bind.ts'
 import type { Decided, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
@@ -142,7 +143,9 @@ export function createDecideRequest(
       const shed = trafficClass && originLoad?.shedder?.evaluate(trafficClass, caller, matched)
       if (shed?.mode === 'enforce' && !shed.allowed) {
         engine.keepFresh({ background })
-        return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }
+        const seen = identifier.recall(caller)
+        const known = isAdmitted(seen) && { plan: seen.plan, consumer: seen.consumer }
+        return { matched, caller, ruling: { kind: 'shed', verdict: shed, ...known }, ...WITHOUT_STORE }
       }
 
       const decided = await decide({ request, ...applied, trafficClass }, background)

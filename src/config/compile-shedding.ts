@@ -11,6 +11,8 @@ export interface TrafficClass {
   name: string
   /** Its place by importance. 0 is the most important class. */
   rank: number
+  /** Its requests count, and no shedder refuses them. */
+  isCritical?: true
   /** Absent: the class of every request that matches no other class. */
   match?: Match
 }
@@ -28,7 +30,7 @@ export interface ShedRule extends Pick<Rule, 'name' | 'mode' | 'enforcedShare'> 
 
 /** The shedder by worker utilization. */
 export interface WorkerUtilization {
-  /** The rule of each class except the most important one, the least important first. */
+  /** The rule of each class that can be shed: not the most important one, and none that is critical. The least important first. */
   rules: readonly ShedRule[]
   /** The response header of the origin that carries the signal, in lower case. Absent: the signal is not used. */
   header?: string
@@ -136,6 +138,12 @@ export const namesByImportance = ({ classes, importance = [] }: SheddingInput): 
   ...new Set([...importance, ...classes.map(({ name }) => name)]),
 ]
 
+/** Whether the class with this rank is critical. */
+export const isCritical = (shedding: SheddingInput, rank: number): boolean =>
+  shedding.classes.some(
+    ({ name, critical }) => critical === true && name === namesByImportance(shedding)[rank],
+  )
+
 /** The levels of the fleet, the most important first. If nothing is reserved for the class before, a class has no level of its own. */
 export function fleetLevels(shedding: SheddingInput): FleetLevel[] {
   if (!shedding.fleetUsage) return []
@@ -209,8 +217,9 @@ export function compileShedding(shedding: SheddingInput): Shedding {
   const { workerUtilization } = shedding
   const names = namesByImportance(shedding)
   return {
-    classes: shedding.classes.map(({ name, match }) => ({
+    classes: shedding.classes.map(({ name, match, critical }) => ({
       ...{ name, rank: names.indexOf(name) },
+      ...(critical && ({ isCritical: true } as const)),
       ...(match && { match: compileMatch(match) }),
     })),
     ...(workerUtilization && { workerUtilization: compileWorkerUtilization(shedding, workerUtilization) }),
@@ -231,7 +240,7 @@ function compileWorkerUtilization(
         mode,
         enforcedShare: enforce,
       }))
-      .slice(1)
+      .filter(({ rank }) => rank > 0 && !isCritical(shedding, rank))
       .reverse(),
     ...(signals.includes('header') && { header: (input.header ?? DEFAULT_SHEDDING.header).toLowerCase() }),
     ...(signals.includes('push') && {

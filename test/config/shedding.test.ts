@@ -56,6 +56,18 @@ describe('shedding', () => {
       { classes: CLASSES },
     ],
     [
+      'shedding.classes are all critical, so none can be shed. Leave critical out of one.',
+      { classes: CLASSES.map(each => ({ ...each, critical: true })), fleetUsage: { capacity: 10 } },
+    ],
+    [
+      'shedding.classes[1].critical true is on a class that is less important than critical, which is not critical. Change importance, or leave it out.',
+      { classes: [CLASSES[0], { name: 'reads', critical: true }], fleetUsage: { capacity: 10 } },
+    ],
+    [
+      "shedding.classes[0].critical 'yes' is neither true nor false. Write true or false, without quotes.",
+      { classes: [{ ...CLASSES[0], critical: 'yes' }, CLASSES[1]], fleetUsage: { capacity: 10 } },
+    ],
+    [
       'shedding.fleetUsage.reserved.writes is not a class (critical, reads, test). Name one of them.',
       { classes: CLASSES, fleetUsage: { capacity: 10, reserved: { writes: 0.1 } } },
     ],

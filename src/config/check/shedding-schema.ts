@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import { adaptive } from './adaptive-schema.ts'
 import { match } from './match-schema.ts'
 import { modes } from './rule-schema.ts'
-import { duration, headerName, name, oneOf, record, settings, share, units } from './values.ts'
+import { duration, flag, headerName, name, oneOf, record, settings, share, units } from './values.ts'
 
 const CLASS = "is not a class. Write { name: 'critical', match: { methods: ['POST'] } }."
 
@@ -17,6 +17,11 @@ const trafficClass = settings(
      * would give them.
      */
     match: v.optional(match),
+    /**
+     * With `true`, no shedder and no adaptive limit refuses its requests. They are counted, so the other classes get less room. Not for all
+     * classes, and only for the most important ones. Default: `false`.
+     */
+    critical: v.optional(flag),
   },
   CLASS,
 )

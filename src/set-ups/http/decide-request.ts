@@ -115,7 +115,9 @@ export function createDecideRequest(
       const decided = await engine.decide({ ...demandOf(identified), inMode }, options)
       return { ...decided, caller }
     } catch (error) {
-      const broken = { ...callerOf(caller), candidates: matched.rules, error }
+      const isCritical = identified.trafficClass?.isCritical
+      const candidates = isCritical ? matched.rules.filter(rule => !rule.isSystemLimit) : matched.rules
+      const broken = { ...callerOf(caller), candidates, error }
       return { ...engine.decideBroken(broken, options), caller }
     }
   })
@@ -159,7 +161,7 @@ export function createDecideRequest(
           identifier.remember(decided.caller, outcome)
         })
       }
-      return { ...decided, matched, ruling: decision, shed }
+      return { ...decided, matched, ruling: decision, shed, trafficClass }
     } catch (error) {
       const { cause, detail } = toDegraded(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const

@@ -203,13 +203,13 @@ export function createHandler(
     if (refusal) return refusal
     const requestId = crypto.randomUUID()
     const decided = await decideRequest(request, incoming.peer, background, incoming.host)
-    const { ruling, matched, caller, storeMs } = decided
+    const { ruling, matched, caller, storeMs, shed, trafficClass } = decided
     const route = matched?.route?.name
     if (!isAddressChecked && caller) {
       isAddressChecked = true
       if (caller.address === undefined) runOrLog(log, reportUnknownAddress)
     }
-    runOrLog(log, () => report(ruling, { requestId, route, caller, storeMs, shed: decided.shed }, background))
+    runOrLog(log, () => report(ruling, { requestId, route, caller, storeMs, shed, trafficClass }, background))
 
     const finish = (ending: Ending) => runOrLog(log, () => decided.finish(ending))
     try {

@@ -164,7 +164,7 @@ export function mistakesOfShedding(config: ConfigInput): Mistake[] {
   }
 
   if (workerUtilization) {
-    const { signals, header, staleAfter } = workerUtilization
+    const { signals, header, aggregate, staleAfter } = workerUtilization
     const { high = DEFAULT_SHEDDING.high, low = DEFAULT_SHEDDING.low } = workerUtilization
     if (low >= high) report('workerUtilization.low', `${low} is not below high (${high}). Lower it.`)
     if (signals.includes('in-flight') && !fleetUsage) {
@@ -186,6 +186,12 @@ export function mistakesOfShedding(config: ConfigInput): Mistake[] {
       report(
         'workerUtilization.header',
         `'${header}' has no effect without the signal 'header'. Add the signal, or leave this out.`,
+      )
+    }
+    if (aggregate !== undefined && !signals.includes('push')) {
+      report(
+        'workerUtilization.aggregate',
+        "has no effect without the signal 'push': of the other signals, only the mean is known. Add the signal, or leave this out.",
       )
     }
     if (staleAfter !== undefined && !signals.includes('push')) {

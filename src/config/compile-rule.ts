@@ -85,6 +85,8 @@ export interface Rule {
   switchedAs?: string
   /** Its limit is this share of the adaptive limit. `limit` is then the upper bound. */
   adaptiveShare?: number
+  /** For a request of a critical class: the limit that it may exceed. `limit` is then above all numbers of requests in flight. */
+  exceedableLimit?: number
   /** Of a rule of the fleet: the rank from which on classes have a rule with a lower limit (compile-shedding.ts). */
   nextRank?: number
   /** What a request costs is only estimated when it is decided. */

@@ -11,6 +11,8 @@ export interface TrafficClass {
   name: string
   /** Its place by importance. 0 is the most important class. */
   rank: number
+  /** Its requests count, and no shedder refuses them. */
+  isCritical?: true
   /** Absent: the class of every request that matches no other class. */
   match?: Match
 }
@@ -26,14 +28,28 @@ export interface ShedRule extends Pick<Rule, 'name' | 'mode' | 'enforcedShare'> 
   rank: number
 }
 
+/** Signals of this process, which no other process sees. */
+export const PROCESS_SIGNALS = ['event-loop', 'cpu'] as const
+export type ProcessSignal = (typeof PROCESS_SIGNALS)[number]
+
+/** Whether isolates share a signal. */
+export const isShared = ({ header, pushes, isInFlight }: WorkerUtilization): boolean =>
+  header !== undefined || pushes !== undefined || isInFlight
+
 /** The shedder by worker utilization. */
 export interface WorkerUtilization {
-  /** The rule of each class except the most important one, the least important first. */
+  /** The rule of each class that can be shed: not the most important one, and none that is critical. The least important first. */
   rules: readonly ShedRule[]
   /** The response header of the origin that carries the signal, in lower case. Absent: the signal is not used. */
   header?: string
   /** How long a pushed value counts (ms). Absent: the signal is not used. */
-  pushes?: { staleAfterMs: number }
+  pushes?: {
+    staleAfterMs: number
+    /** The utilization that this share of the machines reaches counts. 0: of the busiest machine. Absent: the mean. */
+    busyShare?: number
+  }
+  /** Signals of this process. Absent: none are used. */
+  ofProcess?: readonly ProcessSignal[]
   /** Whether requests in flight ÷ capacity is a signal. */
   isInFlight: boolean
   /** Utilization, 0 to 1: above `high` more is shed, below `low` less. */
@@ -136,6 +152,12 @@ export const namesByImportance = ({ classes, importance = [] }: SheddingInput): 
   ...new Set([...importance, ...classes.map(({ name }) => name)]),
 ]
 
+/** Whether the class with this rank is critical. */
+export const isCritical = (shedding: SheddingInput, rank: number): boolean =>
+  shedding.classes.some(
+    ({ name, critical }) => critical === true && name === namesByImportance(shedding)[rank],
+  )
+
 /** The levels of the fleet, the most important first. If nothing is reserved for the class before, a class has no level of its own. */
 export function fleetLevels(shedding: SheddingInput): FleetLevel[] {
   if (!shedding.fleetUsage) return []
@@ -209,8 +231,9 @@ export function compileShedding(shedding: SheddingInput): Shedding {
   const { workerUtilization } = shedding
   const names = namesByImportance(shedding)
   return {
-    classes: shedding.classes.map(({ name, match }) => ({
+    classes: shedding.classes.map(({ name, match, critical }) => ({
       ...{ name, rank: names.indexOf(name) },
+      ...(critical && ({ isCritical: true } as const)),
       ...(match && { match: compileMatch(match) }),
     })),
     ...(workerUtilization && { workerUtilization: compileWorkerUtilization(shedding, workerUtilization) }),
@@ -221,7 +244,9 @@ function compileWorkerUtilization(
   shedding: SheddingInput,
   input: NonNullable<SheddingInput['workerUtilization']>,
 ): WorkerUtilization {
-  const { signals, mode = 'enforce', enforce = 1 } = input
+  const { signals, aggregate = 'mean', mode = 'enforce', enforce = 1 } = input
+  const ofProcess = PROCESS_SIGNALS.filter(signal => signals.includes(signal))
+  const busyShare = aggregate === 'max' ? 0 : aggregate === 'mean' ? undefined : aggregate.busyShare
   const { high = DEFAULT_SHEDDING.high, low = DEFAULT_SHEDDING.low, pace = DEFAULT_SHEDDING.pace } = input
   return {
     rules: namesByImportance(shedding)
@@ -231,12 +256,16 @@ function compileWorkerUtilization(
         mode,
         enforcedShare: enforce,
       }))
-      .slice(1)
+      .filter(({ rank }) => rank > 0 && !isCritical(shedding, rank))
       .reverse(),
     ...(signals.includes('header') && { header: (input.header ?? DEFAULT_SHEDDING.header).toLowerCase() }),
     ...(signals.includes('push') && {
-      pushes: { staleAfterMs: milliseconds(input.staleAfter ?? DEFAULT_SHEDDING.staleAfter) },
+      pushes: {
+        staleAfterMs: milliseconds(input.staleAfter ?? DEFAULT_SHEDDING.staleAfter),
+        ...(busyShare !== undefined && { busyShare }),
+      },
     }),
+    ...(ofProcess.length > 0 && { ofProcess }),
     isInFlight: signals.includes('in-flight'),
     ...{ high, low, pace },
     afterMs: milliseconds(input.after ?? DEFAULT_SHEDDING.after),

@@ -23,7 +23,9 @@ export interface RememberedCaller {
 }
 
 /** Whether the store has admitted the caller, and has not refused its credential or blocked its consumer since. */
-export const isAdmitted = (seen: RememberedCaller | undefined) =>
+export const isAdmitted = (
+  seen: RememberedCaller | undefined,
+): seen is RememberedCaller & Required<Pick<RememberedCaller, 'plan' | 'consumer'>> =>
   seen?.plan !== undefined && !seen.isBlocked && !seen.isUnknown
 
 /** About 300 bytes each; up to twice as many are kept. */

@@ -7,6 +7,7 @@
  *                                                    shadow_allowed, shadow_limited
  *     candidate <agreed|disagreed> <rule> <route> <plan>   one more for a candidate, if the rule that it would replace applied too
  *     without-trip <refusals|leases> <route>         requests that were decided without a trip to the store
+ *     critical <within|over> <class>                 requests of critical classes; over: a shedder would have refused others
  *     test <outcome>                                 requests of test callers
  *     lost                                           requests whose counters may not have arrived
  *
@@ -58,10 +59,21 @@ export function createCounters(maxFields = MAX_FIELDS) {
       return counts.size
     },
 
-    record({ limit, outcome, cause = NONE, from, route = NONE, plan = NONE, mode, verdicts }: Counted) {
+    record({
+      limit,
+      outcome,
+      cause = NONE,
+      from,
+      route = NONE,
+      plan = NONE,
+      mode,
+      critical,
+      verdicts,
+    }: Counted) {
       const isCall = limit !== undefined
       add(`${isCall ? 'call' : 'request'} ${outcome} ${cause} ${limit ?? route}`, 1)
       if (mode) add(`${mode} ${outcome}`, 1)
+      if (critical) add(`critical ${critical.isOver ? 'over' : 'within'} ${critical.name}`, 1)
       if (from) add(`${isCall ? 'call-' : ''}without-trip ${from} ${limit ?? route}`, 1)
       for (const { rule, mode, allowed, agrees } of verdicts) {
         const labels = `${isCall ? `${limit}/` : ''}${rule.name} ${route} ${plan}`

@@ -66,9 +66,11 @@ export function createMeasurements() {
       for (const { rule, remaining, reserved = 0, debt } of verdicts) {
         if (remaining === undefined) continue
         // What remains is a part of the burst. Only an adaptive limit can be below that of the config.
-        const whole = rule.adaptiveShare === undefined ? rule.quota!.burst : rule.limit!
+        const whole =
+          rule.adaptiveShare === undefined ? rule.quota!.burst : (rule.exceedableLimit ?? rule.limit!)
+        const left = rule.exceedableLimit === undefined ? remaining : whole - (rule.limit! - remaining)
         const name = limit === undefined ? rule.name : `${limit}/${rule.name}`
-        noteUsage(name, Math.min(Math.max(0, 1 - remaining / whole), 1))
+        noteUsage(name, Math.min(Math.max(0, 1 - left / whole), 1))
         if (debt === undefined) continue
         noteUsage(`${name} reserved`, reserved / whole)
         noteUsage(`${name} debt`, debt / whole)

@@ -31,7 +31,7 @@ export type RequestOutcome =
 /** The part of a verdict that is counted. A shedder has no limit of which anything remains. */
 export type ObservedVerdict = Pick<Verdict, 'mode' | 'allowed' | 'agrees'> &
   Partial<Pick<Verdict, 'remaining' | 'reserved' | 'debt'>> & {
-    rule: { name: string } & Partial<Pick<Rule, 'limit' | 'quota' | 'adaptiveShare'>>
+    rule: { name: string } & Partial<Pick<Rule, 'limit' | 'quota' | 'adaptiveShare' | 'exceedableLimit'>>
   }
 
 /** The part of an observation that is counted, of a request or of a call of a limit by name. */
@@ -46,6 +46,8 @@ export interface Counted {
   route?: string
   /** Absent for anonymous callers, and if the plan is unknown. */
   plan?: string
+  /** Set if a request of a critical class was admitted: the class, and whether a shedder would have refused another class. */
+  critical?: { name: string; isOver: boolean }
   /** Set for a test caller. */
   mode?: 'test'
   /** Verdicts of the rules that applied, including shadow rules. */

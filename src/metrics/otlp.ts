@@ -210,6 +210,14 @@ export function otlpRequest(sums: Sums, measured: MeasuredSums, interval: Interv
       ),
     ),
     sum(
+      'sluice.critical.requests',
+      '{request}',
+      'Admitted requests of critical classes; over: while a shedder would have refused others.',
+      Object.entries(sums.critical ?? {}).flatMap(([name, counts]) =>
+        (['within', 'over'] as const).map(capacity => [{ class: name, capacity }, counts[capacity]] as const),
+      ),
+    ),
+    sum(
       'sluice.calls',
       '{call}',
       'Outcomes of calls of limits by name.',

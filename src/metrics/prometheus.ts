@@ -17,7 +17,18 @@ export function startOfDay(now: Date): Date {
 
 /** @param measured absent: the config has no metrics */
 export function prometheusText(
-  { rules, requests, withoutTrip, test, lost, calls, callsWithoutTrip, lostCalls, reservations = {} }: Sums,
+  {
+    rules,
+    requests,
+    withoutTrip,
+    test,
+    critical = {},
+    lost,
+    calls,
+    callsWithoutTrip,
+    lostCalls,
+    reservations = {},
+  }: Sums,
   load: CurrentLoad = {},
   measured?: MeasuredSums,
 ): string {
@@ -55,6 +66,15 @@ export function prometheusText(
       'test_requests',
       'Requests of test callers, which are also in requests.',
       Object.entries(test).map(([outcome, count = 0]): Sample => [{ outcome }, count]),
+    ),
+    metric(
+      'sluice_critical_requests_total',
+      'counter',
+      'Admitted requests of critical classes; over: while a shedder would have refused others.',
+      Object.entries(critical).flatMap(([name, { within, over }]): Sample[] => [
+        [{ class: name, capacity: 'within' }, within],
+        [{ class: name, capacity: 'over' }, over],
+      ]),
     ),
     counter('lost_requests', 'Requests whose counters may not have arrived.', [[{}, lost]]),
     counter(

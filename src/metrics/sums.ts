@@ -38,6 +38,8 @@ export interface Sums {
   withoutTrip: Readonly<Partial<Record<string, number>>>
   /** How many of the requests came from test callers, by their outcome. */
   test: Readonly<Partial<Record<string, number>>>
+  /** Admitted requests of critical classes, by class. Absent: there were none. */
+  critical?: Readonly<Record<string, CriticalCounts>>
   /** Requests whose counters may not have arrived. */
   lost: number
   /** Not part of `requests`. */
@@ -46,6 +48,12 @@ export interface Sums {
   lostCalls: number
   /** What has become of reservations, by rule. Absent: none were made. */
   reservations?: Readonly<Record<string, ReservationCounts>>
+}
+
+/** Admitted requests of a critical class: while other classes had room, and while a shedder would have refused them. */
+export interface CriticalCounts {
+  within: number
+  over: number
 }
 
 /** Reservations of a rule, and their units. */
@@ -108,6 +116,7 @@ export function sumCounts(fields: readonly Count[]): Sums {
   const rules = new Map<string, RuleCounts>()
   const requests = new Map<string, RequestCount>()
   const calls = new Map<string, CallCount>()
+  const critical = new Map<string, CriticalCounts>()
   /** By the kind of the field, then by its outcome. */
   const sums = new Map<string, Record<string, number>>()
   for (const [field, count] of fields) {
@@ -119,6 +128,8 @@ export function sumCounts(fields: readonly Count[]): Sums {
       rowOf(calls, field, { limit: second, outcome, cause: first, count: 0 }).count += count
     if (kind === 'request')
       rowOf(requests, field, { outcome, cause: first, route: second, count: 0 }).count += count
+    if (kind === 'critical' && (outcome === 'within' || outcome === 'over'))
+      rowOf(critical, first, { within: 0, over: 0 })[outcome] += count
     // `shadow_allowed` is counted as `shadowAllowed`.
     const verdict = outcome.replace(/_./, ([, letter]) => letter!.toUpperCase())
     if ((kind === 'rule' || kind === 'candidate') && isVerdict(verdict))
@@ -131,6 +142,7 @@ export function sumCounts(fields: readonly Count[]): Sums {
     requests: [...requests.values()],
     withoutTrip: sumsOf('without-trip'),
     test: sumsOf('test'),
+    ...(critical.size > 0 && { critical: Object.fromEntries(critical) }),
     lost: sumsOf('lost')[''] ?? 0,
     calls: [...calls.values()],
     callsWithoutTrip: sumsOf('call-without-trip'),

@@ -223,6 +223,7 @@ export function workerModule(
     ...used(config.credentials.jwt.size > 0, 'createTokenFinder'),
     ...used(isFollowing, 'createOriginLoad'),
     ...used(workerUtilization !== undefined, 'createUtilizationShedderAndBoard'),
+    ...(workerUtilization?.ofProcess ? ['    createProcessPressure: undefined,'] : []),
     ...used(config.adaptive !== undefined, 'createAdaptiveLimit'),
     ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
     ...used(workerUtilization?.pushes !== undefined, 'createPushReceiver'),

@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { ConfigInput } from '../config/check/schema.ts'
 import { type Warning, warningsOf } from '../config/check/warnings.ts'
+import { PROCESS_SIGNALS } from '../config/compile-shedding.ts'
 import { mistakeText } from '../config/config-error.ts'
 import { METRICS_TOKEN, weaknessOf } from '../config/metrics-token.ts'
 import { locate, shortPath } from './config-lines.ts'
@@ -26,7 +27,7 @@ const STRICTLY_PUBLIC = 'global_fetch_strictly_public'
 
 /** Finds settings that do not go with the wrangler.toml beside the config. Without that file, the config is not that of a Worker. */
 function warningsOfWrangler(
-  { origin, onClientGone, originConnections }: ConfigInput,
+  { origin, onClientGone, originConnections, shedding }: ConfigInput,
   file: string,
 ): Warning[] {
   const wrangler = join(dirname(file), 'wrangler.toml')
@@ -45,6 +46,13 @@ function warningsOfWrangler(
       path: 'originConnections',
       message:
         "'fresh' has no effect in the Worker of wrangler.toml: its platform decides about connections. Use sluicegate serve, or an origin that ends its responses where they say.",
+    })
+  }
+  for (const signal of PROCESS_SIGNALS) {
+    if (!shedding?.workerUtilization?.signals.includes(signal)) continue
+    warnings.push({
+      path: 'shedding.workerUtilization.signals',
+      message: `'${signal}' has no effect in the Worker of wrangler.toml, which cannot measure how busy it is. Use another signal, or sluicegate serve.`,
     })
   }
   if (origin === 'route' && flags.includes(STRICTLY_PUBLIC)) {

@@ -13,6 +13,7 @@ import {
   type GuardOptions,
   type GuardPlatform,
 } from '../set-ups/guard/guard.ts'
+import { MAX_BODY_BYTES } from '../set-ups/http/origin-load.ts'
 import { createReadOn, type ReadOn } from '../set-ups/http/tap-pump.ts'
 import { declaredTypeOf } from '../usage/body-type.ts'
 import { tapResponse } from './tap-response.ts'
@@ -45,8 +46,7 @@ export type Middleware<Req extends IncomingMessage = IncomingMessage> = (
  *     app.get('/', (req, res) => res.json(req.sluice))
  *
  * The limits' headers are set before the app runs. What a request holds (`concurrency`) is free again when its response has ended
- * or its connection has closed. Here, a limit that follows the origin (`adaptive`) does not measure how long the app takes. If the config
- * has leases (`lease`), call `close()` of the middleware before the process ends.
+ * or its connection has closed. A limit that follows the origin (`adaptive`) measures the time until then. If the config has leases (`lease`), call `close()` of the middleware before the process ends.
  * @throws ConfigError naming every mistake of the config
  */
 export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
@@ -80,9 +80,14 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
         const encoding = headers.get('accept-encoding')
         if (encoding !== null) req.headers['accept-encoding'] = encoding
         const app = Promise.withResolvers<void>()
+        const sentBefore = req.socket.bytesWritten
         return {
           response: new Response(),
           ended: endOf(res, app.promise, readOn),
+          sent: () => ({
+            response: new Response(null, { status: Math.max(200, res.statusCode) }),
+            isLarge: req.socket.bytesWritten - sentBefore > MAX_BODY_BYTES,
+          }),
           observe: (begin, onError) => tapResponse(res, begin, onError, app.resolve),
         }
       })

@@ -246,8 +246,10 @@ function explainRule(
   const override = findOverride(variant, stored)
   const mode = override?.mode ?? bound.mode
   if (mode === 'off') return { name, by, applies: false, because: 'an override of the consumer turns it off' }
-  const { limit = rule.limit, burst = countsInFlight(rule) ? limit : rule.quota.burst } =
-    override?.numbers ?? {}
+  const {
+    limit = rule.exceedableLimit ?? rule.limit,
+    burst = countsInFlight(rule) ? limit : rule.quota.burst,
+  } = override?.numbers ?? {}
   const adaptive = adaptiveRangeOf(rule, config.adaptive)
   const key = countsInFlight(rule) ? sideKey! : bound.key
   const settlement = explainSettlement(rule, cost, config)

@@ -1,6 +1,6 @@
 /** Reads how much room the origin has now. */
 import type { Config } from '../config/compile.ts'
-import type { WorkerUtilization } from '../config/compile-shedding.ts'
+import { isShared, type WorkerUtilization } from '../config/compile-shedding.ts'
 import {
   type CurrentLoad,
   prepareAdaptive,
@@ -28,7 +28,8 @@ export async function readLoad(store: AdminStore, config: Config): Promise<Curre
   return {
     ...(fleet && { fleetUsage: (await answerOf(store, fleet))(adaptive?.limit) }),
     ...(adaptive && { adaptive }),
-    ...(workerUtilization && { workerUtilization: await readUtilization(store, workerUtilization) }),
+    ...(workerUtilization &&
+      isShared(workerUtilization) && { workerUtilization: await readUtilization(store, workerUtilization) }),
   }
 }
 

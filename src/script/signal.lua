@@ -22,6 +22,7 @@
 --   ARGV[3]  name of the reporter
 --   ARGV[4]  its value in thousandths
 --   ARGV[5]  after how many ms without another push the value no longer counts
+--   ARGV[6]  absent: the mean of the values counts. Otherwise the value that this share of the machines reaches; 0: the highest one
 --   reply    { now, mean of the pushes, number of reporters in that mean }
 --
 -- A window has the number floor(now / length). KEYS[1] is
@@ -86,12 +87,13 @@ if ARGV[1] == 'push' then
     return { now, pushed[1], pushed[4] }
   end
   local match = string.match
-  local all, gone, fresh, total = redis.call('HGETALL', KEYS[2]), {}, 0, 0
+  local all, gone, fresh, total, values = redis.call('HGETALL', KEYS[2]), {}, 0, 0, {}
   for i = 1, #all, 2 do
     local value, at = match(all[i + 1], '^(%d+) (%d+)$')
     local age = at and now - at or stale_after
     if age < stale_after and -age < stale_after and value + 0 <= 1000 then
       fresh, total = fresh + 1, total + value
+      values[fresh] = value + 0
     else
       gone[#gone + 1], all[i + 1] = all[i], false
     end
@@ -116,6 +118,11 @@ if ARGV[1] == 'push' then
     redis.call('HDEL', KEYS[2], unpack(gone, first, math.min(first + 999, #gone)))
   end
   local mean = math.floor(total / fresh + 0.5)
+  if ARGV[6] then
+    -- The addend keeps binary rounding errors of the share from asking for one machine more.
+    table.sort(values)
+    mean = values[#values + 1 - math.max(1, math.ceil(ARGV[6] * #values - 1e-6))]
+  end
   local written = (windows or '') .. '|' .. joined({ mean, now, stale_after, fresh })
   redis.call('SETEX', KEYS[1], KEPT_SECONDS, written)
   return { now, mean, fresh }

@@ -49,6 +49,8 @@ export interface SignalPush {
   value: number
   /** After this time without another push, the value no longer counts. */
   staleAfterMs: number
+  /** The utilization that this share of the machines reaches is the mean of the pushes; 0: the highest one. Absent: their mean. */
+  busyShare?: number | undefined
   /** µs since the epoch. Absent: the clock of the store. */
   now?: number | undefined
 }
@@ -129,7 +131,7 @@ export function decodeReport(reply: unknown, sums: number): SignalSnapshot {
  */
 export function encodePush(
   script: Script,
-  { signal, reporter, value, staleAfterMs, now }: SignalPush,
+  { signal, reporter, value, staleAfterMs, busyShare, now }: SignalPush,
 ): ScriptCall {
   if (!Number.isInteger(value) || value < 0 || value > 1000 || !isDuration(staleAfterMs)) {
     throw new TypeError(
@@ -139,7 +141,10 @@ export function encodePush(
   return {
     script,
     keys: [signalKey(signal), reportersKey(signal)],
-    args: ['push', formatTime(now), reporter, String(value), String(staleAfterMs)],
+    args: [
+      ...['push', formatTime(now), reporter, String(value), String(staleAfterMs)],
+      ...(busyShare === undefined ? [] : [String(busyShare)]),
+    ],
   }
 }
 

@@ -3,12 +3,13 @@
  * pressure that all isolates share. A refused request makes no trip to the store.
  */
 
-import type { ShedRule, WorkerUtilization } from '../config/compile-shedding.ts'
+import { isShared, type ShedRule, type WorkerUtilization } from '../config/compile-shedding.ts'
 import type { PushedMean, SignalSnapshot } from '../script/signal.ts'
 import type { Rider } from '../trips/rider.ts'
 import {
   estimateWaitMs,
   highestMean,
+  type Pressure,
   type PressureSettings,
   placeOf,
   pressureController,
@@ -66,14 +67,25 @@ export function utilizationIn({ at, closed }: SignalSnapshot, { pushes }: Worker
   return highestMean({ sums: pushes && pushed ? withPushes(sums, pushed) : sums, ms: 1000 })
 }
 
-/** Creates the shedder of an isolate, and the board that reports its measurements. */
+/**
+ * Creates the shedder of an isolate, and the board that reports its measurements: absent without a signal that isolates share.
+ * @param ofProcess the pressure of this process
+ */
 export function createUtilizationShedderAndBoard(
-  ...[settings, options]: Parameters<typeof createUtilizationBoard>
+  settings: WorkerUtilization,
+  options: BoardOptions,
+  ofProcess?: () => Pressure,
 ) {
   const { rules, header, isInFlight } = settings
   const numbers = pressureSettings(settings)
   const board = createUtilizationBoard(settings, options)
   const ruleByRank = new Map(rules.map((rule, i) => [rule.rank, { rule, place: i }]))
+
+  /** The higher pressure counts. */
+  function state(): Pressure {
+    const [shared, own] = [board.state(), ofProcess?.()]
+    return own && own.appliedMs > shared.appliedMs ? own : shared
+  }
 
   const shedder = {
     /**
@@ -91,7 +103,7 @@ export function createUtilizationShedderAndBoard(
       const found = ruleByRank.get(rank)
       const mode = found && modeOf(found.rule)
       if (!found || mode === 'off' || mode === undefined) return undefined
-      const { pressureMs, appliedMs, episode } = board.state()
+      const { pressureMs, appliedMs, episode } = state()
       const place = found.place + placeOf(callerKey, episode)
       const tolerated = toleratedMs(place, rules.length, numbers)
       const isRefused = appliedMs > tolerated
@@ -114,7 +126,7 @@ export function createUtilizationShedderAndBoard(
       if (isInFlight) board.add([0, 0, Math.min(Math.max(0, share), 1) * 1000, 1])
     },
   }
-  return { shedder, board: board as Rider }
+  return { shedder, ...(isShared(settings) && { board: board as Rider }) }
 }
 
 /** Reads a share like `0.83`. Returns undefined unless it is a number from 0 to 1. */

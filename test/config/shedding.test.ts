@@ -56,6 +56,30 @@ describe('shedding', () => {
       { classes: CLASSES },
     ],
     [
+      'shedding.classes are all critical, so none can be shed. Leave critical out of one.',
+      { classes: CLASSES.map(each => ({ ...each, critical: true })), fleetUsage: { capacity: 10 } },
+    ],
+    [
+      'shedding.classes[1].critical true is on a class that is less important than critical, which is not critical. Change importance, or leave it out.',
+      { classes: [CLASSES[0], { name: 'reads', critical: true }], fleetUsage: { capacity: 10 } },
+    ],
+    [
+      "shedding.classes[0].critical 'yes' is neither true nor false. Write true or false, without quotes.",
+      { classes: [{ ...CLASSES[0], critical: 'yes' }, CLASSES[1]], fleetUsage: { capacity: 10 } },
+    ],
+    [
+      'shedding.workerUtilization.aggregate.busyShare 1.5 is not a share. Write a number from 0.01 to 1.',
+      { classes: CLASSES, workerUtilization: { signals: ['push'], aggregate: { busyShare: 1.5 } } },
+    ],
+    [
+      "shedding.workerUtilization.aggregate 'most' is not a way to sum up machines. Write 'mean', 'max' or { busyShare: 0.5 }.",
+      { classes: CLASSES, workerUtilization: { signals: ['push'], aggregate: 'most' } },
+    ],
+    [
+      "shedding.workerUtilization.aggregate has no effect without the signal 'push': of the other signals, only the mean is known. Add the signal, or leave this out.",
+      { classes: CLASSES, workerUtilization: { signals: ['header'], aggregate: 'max' } },
+    ],
+    [
       'shedding.fleetUsage.reserved.writes is not a class (critical, reads, test). Name one of them.',
       { classes: CLASSES, fleetUsage: { capacity: 10, reserved: { writes: 0.1 } } },
     ],

@@ -1,6 +1,8 @@
 /** Load shedding by fleet usage: requests in flight of all isolates, by class, through the whole gateway on Node. */
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { prometheusText } from '../../src/metrics/prometheus.ts'
+import { readTotals } from '../../src/ops/stats.ts'
 import { switchRule } from '../../src/ops/switches.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
 import { PATIENT } from '../support/patience.ts'
@@ -51,6 +53,55 @@ describe('load shedding by fleet usage', () => {
     const app = appOf(CONFIG)
     expect(statusesOf(await hold(app, 9))).toEqual([...times(8, 200), 503])
     expect(statusesOf(await hold(app, 3, { method: 'POST' }))).toEqual([200, 200, 503])
+  })
+
+  describe('with a critical class', () => {
+    const [first, ...others] = SHEDDING.classes
+    const critical = {
+      ...CONFIG,
+      shedding: { ...SHEDDING, classes: [{ ...first!, critical: true }, ...others] },
+    } satisfies Partial<ConfigInput>
+
+    it('never refuses it, and counts all of its requests, so that others get no room before enough of them have ended', async () => {
+      const app = appOf(critical)
+      const held = await hold(app, 14, { method: 'POST' })
+      expect(statusesOf(held)).toEqual(times(14, 200))
+      expect(statusesOf(await hold(app, 1))).toEqual([503])
+      for (const reply of held.slice(0, 4)) await reply.text()
+      // 10 are in flight, which is the capacity.
+      expect(statusesOf(await hold(app, 1))).toEqual([503])
+      await held[4]!.text()
+      const reads = await hold(app, 2)
+      expect(statusesOf(reads)).toEqual([200, 503])
+      for (const reply of [...reads, ...held.slice(5)]) await reply.text()
+    })
+
+    it('counts its requests in a metric, with those that exceed the capacity apart', async () => {
+      const wakers: (() => void)[] = []
+      const timer = (_: number, wake: () => void) => {
+        wakers.push(wake)
+        return () => {}
+      }
+      const app = appOf({ ...critical, metrics: {} }, { reporting: { timer } })
+      for (const reply of await hold(app, 12, { method: 'POST' })) await reply.text()
+      for (const wake of wakers.splice(0)) wake()
+      await vi.waitFor(async () => {
+        const { sums, measured } = await readTotals(gateway.admin)
+        expect(sums.critical).toEqual({ critical: { within: 10, over: 2 } })
+        expect(measured.usage.get('fleet-usage')).toBe(1)
+        expect(prometheusText(sums)).toContain(
+          'sluice_critical_requests_total{class="critical",capacity="over"} 2\n',
+        )
+      }, PATIENT)
+    })
+
+    it('admits it without the store, although fleet usage refuses all others then', async () => {
+      const closed = { ...SHEDDING.fleetUsage!, onStoreFailure: 'closed' as const }
+      const app = appOf({ ...critical, shedding: { ...critical.shedding, fleetUsage: closed } })
+      gateway.store.fault = (_, response) => void response.destroy()
+      expect(statusesOf(await hold(app, 1))).toEqual([503])
+      expect(statusesOf(await hold(app, 12, { method: 'POST' }))).toEqual(times(12, 200))
+    })
   })
 
   it('counts a class in its own part and in those of all more important classes', async () => {

@@ -4,10 +4,12 @@
  */
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { importKey } from '../../src/ops/keys.ts'
 import { switchRule } from '../../src/ops/switches.ts'
+import { readTopCallers } from '../../src/ops/top-callers.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT, PATIENT_MS } from '../support/patience.ts'
 
 const SHEDDING: NonNullable<ConfigInput['shedding']> = {
   classes: [
@@ -41,6 +43,7 @@ describe('load shedding by worker utilization', () => {
     const apps = Array.from({ length: isolates }, () => gateway.app(config, platform))
     return {
       apps,
+      now: () => now,
       pass: (ms: number) => {
         now += ms
       },
@@ -223,6 +226,43 @@ describe('load shedding by worker utilization', () => {
       PATIENT_MS,
     )
     expect(await shedAt(app)).toEqual([])
+  })
+
+  it('names the callers that it sheds if the store has admitted them here before, and no others', async () => {
+    const wakers: (() => void)[] = []
+    const timer = (_: number, wake: () => void) => {
+      wakers.push(wake)
+      return () => {}
+    }
+    const atOnce = { name: 'at-once', by: 'consumer', algorithm: 'concurrency', limit: 1, mode: 'shadow' }
+    const credentials = { accept: ['api-key', 'anonymous'] }
+    const { apps, seconds, now } = fleetOf(
+      { ...FAST, rules: [...FAST.rules, atOnce], credentials } as unknown as typeof FAST,
+      1,
+      { timer: () => () => {}, reporting: { timer } },
+    )
+    const [app] = apps as [App]
+    const [acme, stranger] = [await gateway.key('acme'), mintApiKey('mallory')]
+    const held = [await app('/', { key: acme }), await app('/', { key: acme })]
+    await seconds(32, 1)
+    for (const key of [acme, acme, stranger]) expect((await app('/', { key })).status).toBe(503)
+    expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(503)
+    for (const wake of wakers.splice(0)) wake()
+    await vi.waitFor(async () => {
+      const { rules } = await readTopCallers(gateway.admin, new Date(now()), new Date(now()))
+      const named = rules.map(({ rule, callers }) => [
+        rule,
+        callers.map(({ name, atMost }) => [name, atMost]),
+      ])
+      expect(Object.fromEntries(named)).toEqual({
+        'worker-utilization-reads': expect.arrayContaining([
+          ['acme', 2],
+          ['-', 2],
+        ]),
+        'at-once': [['acme', 1]],
+      })
+    }, PATIENT)
+    for (const reply of held) await reply.text()
   })
 
   it('never sheds callers that the config allows without limits, or requests on routes without limits', async () => {

@@ -260,6 +260,14 @@ describe('the module of a Worker', () => {
     expect(parts.filter(part => new RegExp(`\\b${part}\\b`).test(text))).toEqual(expected)
   })
 
+  it('carries nothing that measures the process, and does not fail, if a config for servers asks for it', () => {
+    const classes = [{ name: 'all' }, { name: 'posts', match: { methods: ['POST'] } }]
+    const shedding = { classes, workerUtilization: { signals: ['event-loop'] } }
+    const text = workerModule(configOf({ rules: [second], shedding } as Parameters<typeof configOf>[0]))
+    expect(text).toContain('createProcessPressure: undefined')
+    expect(text.match(/^import .*/m)![0]).not.toContain('createProcessPressure')
+  })
+
   it('is bundled without any file about units if the config has none', async () => {
     const { metafile } = await build({
       ...bundleOptions(CONFIG_FILE, () => loadConfig(CONFIG_FILE)),

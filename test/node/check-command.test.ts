@@ -95,6 +95,20 @@ describe('npx sluicegate check', () => {
     expect(warning.test((await runInProcess(['check', file])).stdout)).toBe(false)
   })
 
+  it('warns about signals of the process in the config of a Worker, which cannot measure itself', async () => {
+    const classes = "[{ name: 'all' }, { name: 'posts', match: { methods: ['POST'] } }]"
+    const file = configFile(
+      `export default { origin: 'route', rules: [${RULE}], shedding: { classes: ${classes}, workerUtilization: { signals: ['header', 'cpu'] } } }\n`,
+    )
+    const wrangler = join(directory, 'wrangler.toml')
+    const warns = async () =>
+      /:1: .*signals: 'cpu' has no/m.test((await runInProcess(['check', file])).stdout)
+    writeFileSync(wrangler, '')
+    expect(await warns()).toBe(true)
+    rmSync(wrangler)
+    expect(await warns()).toBe(false)
+  })
+
   it.each([
     ['route', 'global_fetch_strictly_public', true],
     ['route', 'enable_request_signal', false],

@@ -289,6 +289,19 @@ describeOnRedisEngine('foreign contents', fresh => {
     expect(((await redis.send(['GET', KEY])) as Buffer).length).toBeLessThan(500)
   })
 
+  it.each([
+    ['their mean', undefined, 533],
+    ['the busiest one', 0, 1000],
+    ['the one that a third of them reach', 1 / 3, 1000],
+    ['the one that half of them reach', 0.5, 300],
+    ['the one that all of them reach', 1, 300],
+  ])('are summed up as %s', async (_, busyShare, mean) => {
+    const redis = await fresh()
+    await push(redis, { reporter: 'api-1', value: 1000, busyShare })
+    await push(redis, { reporter: 'api-2', value: 300, busyShare })
+    expect(await push(redis, { reporter: 'api-3', value: 300, busyShare })).toEqual({ mean, reporters: 3 })
+  })
+
   it('of another type are replaced', async () => {
     const redis = await fresh()
     for (const key of [KEY, reportersKey('origin')]) await redis.send(['RPUSH', key, 'x'])

@@ -8,6 +8,7 @@ import {
   DEFAULT_SHEDDING,
   FLEET_USAGE,
   fleetLevels,
+  isCritical,
   namesByImportance,
   WORKER_UTILIZATION,
 } from '../compile-shedding.ts'
@@ -121,6 +122,15 @@ export function mistakesOfShedding(config: ConfigInput): Mistake[] {
   }
   const unranked = importance ? names.filter(name => !importance.includes(name)) : []
   if (unranked.length > 0) report('importance', `leaves out ${unranked.join(', ')}. Name every class.`)
+  const ranked = namesByImportance(shedding)
+  const firstOther = ranked.findIndex((_, rank) => !isCritical(shedding, rank))
+  if (firstOther < 0) report('classes', 'are all critical, so none can be shed. Leave critical out of one.')
+  for (const [rank, name] of ranked.entries())
+    if (firstOther >= 0 && rank > firstOther && isCritical(shedding, rank))
+      report(
+        `classes[${names.indexOf(name)}].critical`,
+        `true is on a class that is less important than ${ranked[firstOther]}, which is not critical. Change importance, or leave it out.`,
+      )
   if (!fleetUsage && !workerUtilization) {
     report('classes', 'has no effect without a shedder. Add fleetUsage or workerUtilization.')
   }
@@ -154,7 +164,7 @@ export function mistakesOfShedding(config: ConfigInput): Mistake[] {
   }
 
   if (workerUtilization) {
-    const { signals, header, staleAfter } = workerUtilization
+    const { signals, header, aggregate, staleAfter } = workerUtilization
     const { high = DEFAULT_SHEDDING.high, low = DEFAULT_SHEDDING.low } = workerUtilization
     if (low >= high) report('workerUtilization.low', `${low} is not below high (${high}). Lower it.`)
     if (signals.includes('in-flight') && !fleetUsage) {
@@ -176,6 +186,12 @@ export function mistakesOfShedding(config: ConfigInput): Mistake[] {
       report(
         'workerUtilization.header',
         `'${header}' has no effect without the signal 'header'. Add the signal, or leave this out.`,
+      )
+    }
+    if (aggregate !== undefined && !signals.includes('push')) {
+      report(
+        'workerUtilization.aggregate',
+        "has no effect without the signal 'push': of the other signals, only the mean is known. Add the signal, or leave this out.",
       )
     }
     if (staleAfter !== undefined && !signals.includes('push')) {

@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import { adaptive } from './adaptive-schema.ts'
 import { match } from './match-schema.ts'
 import { modes } from './rule-schema.ts'
-import { duration, headerName, name, oneOf, record, settings, share, units } from './values.ts'
+import { duration, flag, headerName, name, oneOf, record, settings, share, units } from './values.ts'
 
 const CLASS = "is not a class. Write { name: 'critical', match: { methods: ['POST'] } }."
 
@@ -17,6 +17,11 @@ const trafficClass = settings(
      * would give them.
      */
     match: v.optional(match),
+    /**
+     * With `true`, no shedder and no adaptive limit refuses its requests. They are counted, so the other classes get less room. Not for all
+     * classes, and only for the most important ones. Default: they can be refused.
+     */
+    critical: v.optional(flag),
   },
   CLASS,
 )
@@ -48,16 +53,31 @@ const fleetUsage = settings(
   'is not an object. Write it like { capacity: 400 }.',
 )
 
-export const SIGNAL_SOURCES = ['header', 'push', 'in-flight'] as const
+export const SIGNAL_SOURCES = ['header', 'push', 'in-flight', 'event-loop', 'cpu'] as const
+
+const AGGREGATE = "is not a way to sum up machines. Write 'mean', 'max' or { busyShare: 0.5 }."
+
+const busyMachines = settings(
+  {
+    /** The share of the machines whose utilization must be that high, 0.01 to 1. */
+    busyShare: share(0.01),
+  },
+  AGGREGATE,
+)
 
 export const PACES = ['proportional', 'full'] as const
 export type Pace = (typeof PACES)[number]
+
+const aggregate = v.lazy(input =>
+  typeof input === 'object' ? busyMachines : v.picklist(['mean', 'max'], AGGREGATE),
+)
 
 const workerUtilization = settings(
   {
     /**
      * Where the utilization, a number from 0 to 1, is read: `header`, a response header of the origin; `push`, values that the origin's
      * machines send to `POST /_sluice/utilization`; `in-flight`, requests in flight ÷ `fleetUsage.capacity`. The highest value counts.
+     * Outside Workers also `event-loop` and `cpu`, of each process by itself (docs/load-shedding.md).
      */
     signals: v.pipe(
       v.array(oneOf(SIGNAL_SOURCES, 'is not a signal'), "is not a list. Write it like ['header']."),
@@ -65,6 +85,11 @@ const workerUtilization = settings(
     ),
     /** The response header of the origin, as in `x-utilization: 0.83` (default `'x-utilization'`). Callers do not get it. */
     header: v.optional(headerName),
+    /**
+     * What counts of the machines that push: their `mean` (default); `max`, the busiest one; `{ busyShare: 0.5 }`, the utilization that half of
+     * them reach, so that shedding increases while at least half are above `high`.
+     */
+    aggregate: v.optional(aggregate),
     /** Above this utilization, shedding increases (default `0.8`). */
     high: v.optional(share(0)),
     /** Below this utilization, shedding decreases (default `0.7`). Between the two, it stays the same. */

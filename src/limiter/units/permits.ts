@@ -94,4 +94,5 @@ const mostAtOnce = ({ rule: { limit, quota, takesOverrides } }: BoundRule) =>
   takesOverrides ? MAX_IN_FLIGHT : Math.max(limit, quota.burst)
 
 /** The used part of the limit, from 0 to 1. */
-const usedShareOf = ({ rule: { limit }, remaining }: Verdict) => (limit - remaining) / limit
+const usedShareOf = ({ rule: { limit, exceedableLimit = limit }, remaining }: Verdict) =>
+  (limit - remaining) / exceedableLimit

@@ -207,7 +207,10 @@ function placeOf({ methods, host, path }: RequestPattern): string[] {
 }
 
 /** Name, which requests it has, and how it is shed. */
-function rowOfClass({ name, rank, match }: TrafficClass, { workerUtilization }: Shedding): string[] {
+function rowOfClass(
+  { name, rank, match, isCritical }: TrafficClass,
+  { workerUtilization }: Shedding,
+): string[] {
   const rule = workerUtilization?.rules.find(rule => rule.rank === rank)
   const { plans, routes, authenticated, mode } = match ?? {}
   const what = [
@@ -220,7 +223,8 @@ function rowOfClass({ name, rank, match }: TrafficClass, { workerUtilization }: 
   const shed = rule
     ? `${rule.name}${rule.mode === 'enforce' ? '' : ` (${rule.mode})`}`
     : 'never shed by utilization'
-  return [name, what.join(', ') || 'all other requests', workerUtilization ? shed : '']
+  const how = isCritical ? 'critical: never shed' : workerUtilization ? shed : ''
+  return [name, what.join(', ') || 'all other requests', how]
 }
 
 /** Name, place, what is accepted, and all else. */

@@ -6,7 +6,7 @@ import { formatAllowance } from '../../config/allowance.ts'
 import { didYouMean } from '../../config/check/did-you-mean.ts'
 import type { Config, Rule } from '../../config/compile.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
-import { FLEET_USAGE, WORKER_UTILIZATION } from '../../config/compile-shedding.ts'
+import { FLEET_USAGE, isShared, WORKER_UTILIZATION } from '../../config/compile-shedding.ts'
 import { formatWait, parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
@@ -220,8 +220,13 @@ function isShedder(name: string, { limits, shedding, rules }: Config): boolean {
   throw new AdminError('not-found', `The config has no shedding.${setting}.`)
 }
 
+const OF_PROCESSES =
+  'Worker utilization is not shown: each process sheds by its own signals, and stores none.'
+
 /** Prints all load of the origin: a shedder alone says little. */
 async function peekShedder(store: AdminStore, config: Config, flags: Flags): Promise<void> {
+  const { workerUtilization } = config.shedding ?? {}
+  if (workerUtilization && !isShared(workerUtilization)) process.stderr.write(`${OF_PROCESSES}\n`)
   const current = await readLoad(store, config)
   print(flags, loadDocument(current), () => loadTexts(current).join('\n\n'))
 }

@@ -20,6 +20,7 @@ export function statsText(
     requests,
     withoutTrip,
     test,
+    critical,
     lost,
     calls,
     callsWithoutTrip,
@@ -56,7 +57,8 @@ export function statsText(
       table(['REQUESTS', 'CAUSE', 'COUNT', 'SHARE'], [...outcomes, ['all', '', String(sum), '']]),
     )
   }
-  if (rule === undefined) lines.push(...withoutTripLines(withoutTrip, sum), ...testLines(test, sum))
+  if (rule === undefined)
+    lines.push(...withoutTripLines(withoutTrip, sum), ...testLines(test, sum), ...criticalLines(critical))
   if (rule === undefined && calls.length > 0) lines.push('', callTable(calls, config))
   if (rule === undefined) lines.push(...withoutTripLines(callsWithoutTrip, callSum, 'Calls decided'))
   for (const [count, what] of [
@@ -154,6 +156,12 @@ function testLines(test: Stats['test'], sum: number): string[] {
   const all = sumOf(outcomes)
   return ['', `With test keys and test tokens: ${all} (${share(all, sum)}), of which ${parts.join(', ')}.`]
 }
+
+const criticalLines = (critical: Stats['critical'] = {}): string[] =>
+  Object.entries(critical).flatMap(([name, { within, over }]) => [
+    '',
+    `Requests of the critical class ${name}: ${within + over}, of which ${over} while there was no room for others.`,
+  ])
 
 /** For labels that are not names. */
 const WORDS = new Map([

@@ -8,6 +8,7 @@
  */
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
+import { isShared } from '../../config/compile-shedding.ts'
 import { mistakeText } from '../../config/config-error.ts'
 import { METRICS_TOKEN, weaknessOf } from '../../config/metrics-token.ts'
 import { GatewayError } from '../../errors.ts'
@@ -83,7 +84,9 @@ export function createMetricsEndpoint(
       prepareRecord(STATS_TOTAL_KEY),
       hasFleet ? parts.prepareFleet!(config, ruleSet, at) : undefined,
       config.adaptive && parts.prepareAdaptive!(config.adaptive, options),
-      workerUtilization && parts.prepareUtilization!(workerUtilization, options),
+      workerUtilization && isShared(workerUtilization)
+        ? parts.prepareUtilization!(workerUtilization, options)
+        : undefined,
     ] as const
     const sent = [...calls, ...callers].filter(call => call !== undefined)
     const results = await runCalls<unknown>(store, sent)

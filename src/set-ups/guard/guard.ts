@@ -62,7 +62,7 @@ export interface Closable {
 }
 
 /** The reply of a framework that sends it itself. Only the headers that the guard adds to `response` are used. */
-export interface FrameworkReply extends Pick<Forwarded, 'observe'> {
+export interface FrameworkReply extends Pick<Forwarded, 'observe' | 'sent'> {
   response: Response
   /** Resolves when the framework has sent its reply, or cannot send it any more. */
   ended: Promise<Ending>

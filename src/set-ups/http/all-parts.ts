@@ -18,6 +18,7 @@ import { compileScripts } from '../../script/scripts.ts'
 import { signalScript } from '../../script/signal-text.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
+import { createProcessPressure } from '../../shedding/process-pressure.ts'
 import { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 import { withActualHook } from '../../usage/actual-hook.ts'
 import { createUsageReader } from '../../usage/usage-reader.ts'
@@ -68,6 +69,7 @@ export const ALL_PARTS: Parts = {
   createTokenFinder,
   createOriginLoad,
   createUtilizationShedderAndBoard,
+  createProcessPressure,
   createAdaptiveLimit,
   signalScript,
   createPushReceiver,

@@ -5,6 +5,7 @@
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
+import { isAdmitted } from '../../credentials/caller-memory.ts'
 import type { Demand } from '../../limiter/bind.ts'
 import type { Decided, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
@@ -114,7 +115,9 @@ export function createDecideRequest(
       const decided = await engine.decide({ ...demandOf(identified), inMode }, options)
       return { ...decided, caller }
     } catch (error) {
-      const broken = { ...callerOf(caller), candidates: matched.rules, error }
+      const isCritical = identified.trafficClass?.isCritical
+      const candidates = isCritical ? matched.rules.filter(rule => !rule.isSystemLimit) : matched.rules
+      const broken = { ...callerOf(caller), candidates, error }
       return { ...engine.decideBroken(broken, options), caller }
     }
   })
@@ -142,7 +145,9 @@ export function createDecideRequest(
       const shed = trafficClass && originLoad?.shedder?.evaluate(trafficClass, caller, matched)
       if (shed?.mode === 'enforce' && !shed.allowed) {
         engine.keepFresh({ background })
-        return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }
+        const seen = identifier.recall(caller)
+        const known = isAdmitted(seen) && { plan: seen.plan, consumer: seen.consumer }
+        return { matched, caller, ruling: { kind: 'shed', verdict: shed, ...known }, ...WITHOUT_STORE }
       }
 
       const decided = await decide({ request, ...applied, trafficClass }, background)
@@ -156,7 +161,7 @@ export function createDecideRequest(
           identifier.remember(decided.caller, outcome)
         })
       }
-      return { ...decided, matched, ruling: decision, shed }
+      return { ...decided, matched, ruling: decision, shed, trafficClass }
     } catch (error) {
       const { cause, detail } = toDegraded(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const

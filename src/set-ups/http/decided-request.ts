@@ -1,4 +1,5 @@
 /** What the steps after the decision need to know of a request. */
+import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { Decided } from '../../limiter/engine-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import type { Caller } from './caller.ts'
@@ -12,6 +13,8 @@ export interface DecidedRequest {
   /** Absent, like the caller, if an exception came first. */
   matched?: Matched
   caller?: Caller
+  /** Its class, if the config sheds load and the engine has decided. */
+  trafficClass?: TrafficClass | undefined
   /** The verdict of the worker utilization shedder, if it did not refuse the request. */
   shed?: ShedVerdict | undefined
   /** How long the decision took (ms); 0 if the engine did not make it. */

@@ -1,4 +1,5 @@
 /** Turns the rules that match a request into a demand: which of them apply to the caller, which identities they count, and at what cost. */
+import { MAX_IN_FLIGHT } from '../../algorithms/concurrency.descriptor.ts'
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import { isVariantFor, type Rule, withoutPlans } from '../../config/compile-rule.ts'
@@ -12,7 +13,7 @@ import type { Matched } from './match.ts'
 export type CostOf = (rule: GatewayRule, matched: Pick<Matched, 'settings'>) => number
 
 interface MoreOfRequest {
-  trafficClass?: Pick<TrafficClass, 'rank'> | undefined
+  trafficClass?: Pick<TrafficClass, 'rank' | 'isCritical'> | undefined
   adaptedLimitOf?: ((rule: Rule) => number | undefined) | undefined
   costOf?: CostOf | undefined
 }
@@ -42,7 +43,8 @@ export function demandRules(
       const ofClass = trafficClass ? limitForClass(rule, limit, trafficClass) : limit
       // All callers are counted together, but `enforce` can still name a share of the callers.
       const shareKey = callerKey(caller)
-      demanded.push({ rule: withLimit(adapted, ofClass), key, cost: adapted.cost, shareKey })
+      const limited = (trafficClass?.isCritical ? neverRefusing : withLimit)(adapted, ofClass)
+      demanded.push({ rule: limited, key, cost: adapted.cost, shareKey })
     } else {
       const cost = costOf(adapted, matched)
       const costed = cost === adapted.cost ? adapted : { ...adapted, cost }
@@ -86,6 +88,12 @@ function adaptRule(
 
 /** The rule with the limit for this request. Its quota keeps the numbers of the config. */
 const withLimit = (rule: GatewayRule, limit: number) => (limit === rule.limit ? rule : { ...rule, limit })
+
+/** The rule as it counts a request of a critical class. If it is `closed`, only the store counts it. */
+const neverRefusing = (rule: GatewayRule, limit: number): GatewayRule => ({
+  ...{ ...rule, limit: MAX_IN_FLIGHT, exceedableLimit: limit },
+  onStoreFailure: rule.onStoreFailure === 'closed' ? 'open' : rule.onStoreFailure,
+})
 
 /** The cost of the rule times the factor of the request. Guesses always cost the same. */
 export const costInRequests: CostOf = ({ cost, on }, { settings }) =>

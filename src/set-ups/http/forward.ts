@@ -46,6 +46,8 @@ export interface Forwarded {
   isDecoded?: boolean
   /** Resolves when the request ends, if a framework sends the reply itself. Absent: the end of the response is the end of the request. */
   ended?: Promise<Ending>
+  /** With `ended`: what the framework has sent. `isLarge`: the time until the end depends on how fast the client reads. */
+  sent?: () => { response: Response; isLarge: boolean }
   /** Whether something depends on how and when the reply ends. Absent: as decided. */
   awaitsEnding?: boolean
   /** Reads the body on its way, if something needs its end. Absent: the body is passed on as it is. */

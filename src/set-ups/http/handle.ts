@@ -14,6 +14,7 @@ import type { StatsRecorder } from '../../metrics/flush.ts'
 import type { Measurements } from '../../metrics/measurements.ts'
 import { createGatewayRuleSet } from '../../script/rule-set.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
+import type { ProcessUsage } from '../../shedding/process-pressure.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { annotate } from './annotate.ts'
@@ -57,6 +58,8 @@ export interface Platform {
   timer?: Timer
   /** The time of reports about the origin (µs); absent: the clock of the store, as always in production. */
   reportAt?: () => number
+  /** How busy this process is; tests pass their own. */
+  processUsage?: ProcessUsage
   /** Default: a log of its own, bounded by the config. */
   log?: Log
   /** Receives decisions. */
@@ -149,7 +152,9 @@ export function createHandler(
   )
   const identifier = createIdentifier(config, parts, variables, () => clock.now())
   const originLoad = followsOrigin(config)
-    ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
+    ? parts.createOriginLoad(config, parts, {
+        ...{ clock, board, reportAt: platform.reportAt, processUsage: platform.processUsage },
+      })
     : undefined
   const hooks = config.hooks && parts.createHookRunner(config.hooks, config, log, variables)
   const errorShapeOf = hasErrorShapes(config) ? parts.createErrorShapes(config.units!) : undefined
@@ -203,13 +208,13 @@ export function createHandler(
     if (refusal) return refusal
     const requestId = crypto.randomUUID()
     const decided = await decideRequest(request, incoming.peer, background, incoming.host)
-    const { ruling, matched, caller, storeMs } = decided
+    const { ruling, matched, caller, storeMs, shed, trafficClass } = decided
     const route = matched?.route?.name
     if (!isAddressChecked && caller) {
       isAddressChecked = true
       if (caller.address === undefined) runOrLog(log, reportUnknownAddress)
     }
-    runOrLog(log, () => report(ruling, { requestId, route, caller, storeMs, shed: decided.shed }, background))
+    runOrLog(log, () => report(ruling, { requestId, route, caller, storeMs, shed, trafficClass }, background))
 
     const finish = (ending: Ending) => runOrLog(log, () => decided.finish(ending))
     try {
@@ -239,7 +244,7 @@ export function createHandler(
   }
 
   async function replyTo(
-    { request, url }: Incoming,
+    { request, url, background }: Incoming,
     decided: DecidedRequest,
     requestId: string,
     forward: Forward,
@@ -261,9 +266,15 @@ export function createHandler(
       ...{ decision: ruling, errorShape },
     }
     const forwarded = await (decided.forward?.(request, context, forward) ?? forward(request, context))
-    const latencyMs = elapsedMs() - startedAt
-    measurements?.recordOrigin(latencyMs)
-    runOrLog(log, () => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
+    const observeReply = () => {
+      const latencyMs = elapsedMs() - startedAt
+      measurements?.recordOrigin(latencyMs)
+      const { response = forwarded.response, isLarge = false } = forwarded.sent?.() ?? {}
+      const reply = { request, ...forwarded, response, isLarge, latencyMs, decision: ruling }
+      runOrLog(log, () => originLoad?.observeReply(reply))
+    }
+    if (forwarded.ended) background(forwarded.ended.then(observeReply))
+    else observeReply()
     return forwarded
   }
 }

@@ -1,6 +1,8 @@
 /** Converts a ruling to the values that are counted, logged and sent. Pure. */
 import type { CallerMode } from '../../config/caller-mode.ts'
+import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { Observation, RequestOutcome } from '../../metrics/observation.ts'
+import type { Verdict } from '../../script/evaluation.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import { FLEET_RETRY_SECONDS, retryAfterSeconds } from './deny.ts'
 import { isReducedCapacity, type Ruling } from './ruling.ts'
@@ -10,11 +12,15 @@ export type RequestDetails = Pick<Observation, 'requestId' | 'storeMs'> & {
   route: string | undefined
   /** The verdict of the shedder, if it did not refuse the request. */
   shed?: ShedVerdict | undefined
+  trafficClass?: TrafficClass | undefined
   /** The mode of the caller. Default: live. */
   mode?: CallerMode
 }
 
-export function observe(ruling: Ruling, { route, shed, mode, ...details }: RequestDetails): Observation {
+export function observe(
+  ruling: Ruling,
+  { route, shed, trafficClass, mode, ...details }: RequestDetails,
+): Observation {
   const degraded = 'degraded' in ruling ? ruling.degraded : undefined
   const plan = 'plan' in ruling ? ruling.plan : undefined
   const retryAfter = retryAfterOf(ruling)
@@ -30,10 +36,18 @@ export function observe(ruling: Ruling, { route, shed, mode, ...details }: Reque
     ...(plan && { plan }),
     // The store does not know this credential, so its mode is made up.
     ...(mode === 'test' && ruling.kind !== 'unknown-credential' && { mode }),
+    ...(trafficClass?.isCritical &&
+      ruling.kind === 'allowed' && {
+        critical: { name: trafficClass.name, isOver: ruling.verdicts.some(isOver) },
+      }),
     verdicts: verdictsOf(ruling, shed),
     ...(retryAfter !== undefined && { retryAfter }),
   }
 }
+
+/** Whether more requests are in flight than a shedder allows other classes. */
+const isOver = ({ rule: { limit, exceedableLimit = limit }, remaining }: Verdict) =>
+  limit - remaining > exceedableLimit
 
 function verdictsOf(ruling: Ruling, shed: ShedVerdict | undefined): Observation['verdicts'] {
   if (ruling.kind === 'shed') return [ruling.verdict]

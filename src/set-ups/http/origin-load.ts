@@ -9,6 +9,7 @@ import { FLEET_USAGE, shareOfAdaptive } from '../../config/compile-shedding.ts'
 import type { Allowed, Denied } from '../../limiter/decision.ts'
 import type { Verdict } from '../../script/evaluation.ts'
 import type { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
+import type { createProcessPressure, ProcessUsage } from '../../shedding/process-pressure.ts'
 import type { createUtilizationShedderAndBoard } from '../../shedding/worker-utilization.ts'
 import type { Script } from '../../store/store.ts'
 import type { SwitchBoard } from '../../switches/live.ts'
@@ -21,7 +22,9 @@ export interface OriginReply {
   response: Response
   /** The gateway made it, because the origin did not answer. */
   isFromSluice: boolean
-  /** Time until the headers of the response arrived (ms). */
+  /** Its end was awaited, and depends on how fast the client reads. */
+  isLarge?: boolean
+  /** Time until the headers of the response arrived, or until a framework has sent all of it (ms). */
   latencyMs: number
   decision: Allowed
 }
@@ -42,6 +45,8 @@ export interface OriginLoad {
 /** The parts of the gateway that this needs, as far as the config uses them. */
 export interface OriginLoadParts {
   createUtilizationShedderAndBoard: typeof createUtilizationShedderAndBoard
+  /** With signals of the process. Undefined in a built Worker, which has none. */
+  createProcessPressure?: typeof createProcessPressure | undefined
   createAdaptiveLimit: typeof createAdaptiveLimit
   signalScript: () => Script
 }
@@ -51,18 +56,22 @@ interface OriginLoadOptions {
   board: SwitchBoard
   /** The time of reports (µs); absent: the clock of the store. */
   reportAt?: (() => number) | undefined
+  processUsage?: ProcessUsage | undefined
 }
 
 /** Creates the measurements of an isolate, if a limit depends on the origin. */
 export function createOriginLoad(
   config: Pick<Config, 'allow' | 'shedding' | 'adaptive'>,
   parts: OriginLoadParts,
-  { clock, board, reportAt }: OriginLoadOptions,
+  { clock, board, reportAt, processUsage }: OriginLoadOptions,
 ): OriginLoad {
   const { workerUtilization } = config.shedding ?? {}
   const boardOptions = { now: () => elapsed(clock), script: parts.signalScript, reportAt }
+  const ofProcess =
+    workerUtilization?.ofProcess &&
+    parts.createProcessPressure?.(workerUtilization, boardOptions.now, processUsage)
   const utilization =
-    workerUtilization && parts.createUtilizationShedderAndBoard(workerUtilization, boardOptions)
+    workerUtilization && parts.createUtilizationShedderAndBoard(workerUtilization, boardOptions, ofProcess)
   const adaptive = config.adaptive && parts.createAdaptiveLimit(config.adaptive, boardOptions)
   const shedder = utilization && createShedder(config, utilization.shedder, board)
   const limitOf = ({ adaptiveShare }: Rule) =>
@@ -72,7 +81,7 @@ export function createOriginLoad(
     ...(shedder && { shedder }),
     limitOf,
 
-    observeReply({ request, response, isFromSluice, latencyMs, decision }) {
+    observeReply({ request, response, isFromSluice, isLarge, latencyMs, decision }) {
       const isFresh = !isFromSluice && !isCached(response.headers)
       utilization?.shedder.observeReply(response.headers, isFresh)
       // The isolate's own counts say nothing about the fleet.
@@ -81,7 +90,7 @@ export function createOriginLoad(
       // The quota has the capacity of the config, also if the limit of this request was lower.
       if (fleet) utilization?.shedder.observeInFlight(inFlightOf(fleet) / fleet.rule.quota.burst)
       const whole = verdicts.find(({ rule }) => rule.adaptiveShare === 1)
-      if (!whole || !(isFresh || isFromSluice) || dependsOnClient(request, isFromSluice)) return
+      if (!whole || !(isFresh || isFromSluice) || isLarge || dependsOnClient(request, isFromSluice)) return
       const hasFailed = isFromSluice || response.status >= 500
       adaptive?.observe({ hasFailed, latencyMs, inFlight: inFlightOf(whole) })
     },
@@ -104,7 +113,7 @@ const inFlightOf = ({ rule: { limit }, remaining }: Verdict) => Math.max(0, limi
 const isCached = (headers: Headers) => headers.has('age') || headers.get('cf-cache-status') === 'HIT'
 
 /** The largest body, in bytes, that does not affect the measurement. */
-const MAX_BODY_BYTES = 64 * 1024
+export const MAX_BODY_BYTES = 64 * 1024
 
 /**
  * Whether the client may have caused the latency or the failure: it has left, or sends a long body. Content-Length

@@ -1,4 +1,5 @@
 /** The result for a request: the decision of the engine, or an earlier refusal. */
+import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { RefusedCredential } from '../../credentials/credential.ts'
 import type { Decision, Denied } from '../../limiter/decision.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
@@ -20,8 +21,11 @@ export interface Unauthenticated {
   accepted: readonly string[]
 }
 
-/** Refused without asking the store, because the origin is too busy for requests of this class. */
-export interface Shed {
+/**
+ * Refused without asking the store, because the origin is too busy for requests of this class. Plan and consumer are those that the store
+ * has sent to this isolate before.
+ */
+export interface Shed extends Pick<RememberedCaller, 'plan' | 'consumer'> {
   kind: 'shed'
   verdict: ShedVerdict
 }

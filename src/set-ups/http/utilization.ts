@@ -6,6 +6,7 @@
  *
  * The last value of each reporter counts until it is stale. All reporters count equally.
  */
+import type { WorkerUtilization } from '../../config/compile-shedding.ts'
 import { GatewayError } from '../../errors.ts'
 import { decodePush, encodePush } from '../../script/signal.ts'
 import { UTILIZATION_SECRET, UTILIZATION_SIGNAL } from '../../shedding/signal-name.ts'
@@ -13,11 +14,11 @@ import type { Script, Store } from '../../store/store.ts'
 import { createBearerCheck } from './bearer.ts'
 import { type Problem, problem } from './problem.ts'
 
-export interface UtilizationPushes {
+type Pushes = NonNullable<WorkerUtilization['pushes']>
+
+export interface UtilizationPushes extends Pushes {
   /** Name of the signal (src/shedding/signal-board.ts). */
   signal: string
-  /** A reporter stops counting after this time without another push. */
-  staleAfterMs: number
   /** The name of the variable with the secret, and its value. */
   secretName: string
   secret: unknown
@@ -30,7 +31,7 @@ export interface UtilizationPushes {
  */
 export function createPushReceiver(
   store: Store,
-  pushes: Pick<UtilizationPushes, 'staleAfterMs'>,
+  pushes: Pushes,
   variables: Readonly<Record<string, unknown>> | undefined,
   script: () => Script,
 ): (request: Request) => Promise<Response> {
@@ -48,7 +49,7 @@ const MAX_BYTES = 4096
  */
 export function createUtilizationHandler(
   store: Store,
-  { signal, staleAfterMs, secretName, secret }: UtilizationPushes,
+  { signal, secretName, secret, ...pushes }: UtilizationPushes,
   script: () => Script,
 ): (request: Request) => Promise<Response> {
   const refuse = createBearerCheck(secret)
@@ -64,7 +65,7 @@ export function createUtilizationHandler(
     if ('status' in sample) return problem(sample)
     try {
       const value = Math.round(sample.utilization * 1000)
-      const call = encodePush(script(), { signal, reporter: sample.reporter, value, staleAfterMs })
+      const call = encodePush(script(), { signal, reporter: sample.reporter, value, ...pushes })
       const [reply] = await store.run([call])
       if (reply instanceof GatewayError) throw reply
       decodePush(reply)

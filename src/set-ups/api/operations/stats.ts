@@ -12,7 +12,7 @@ export const statsOperations: PartOperations = {
     Stats: `since: time, unit: (minute|hour|day), rules: RuleStats[], requests: RequestCounts[],
       withoutTrip: {integer}, test: {integer}, lost: integer, calls: CallCounts[],
       callsWithoutTrip: {integer}, lostCalls: integer, reservations?: {Reservations}`,
-    RuleStats: `rule, route, plan, allowed: integer, limited: integer, shadowAllowed: integer,
+    RuleStats: `rule, route, plan, mode, allowed: integer, limited: integer, shadowAllowed: integer,
       shadowLimited: integer, agreed: integer, disagreed: integer`,
     RequestCounts: 'outcome, cause, count: integer, route',
     CallCounts: 'outcome, cause, count: integer, limit',

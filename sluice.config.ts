@@ -20,9 +20,9 @@ export default defineConfig({
     { name: 'consumer-minute', by: 'consumer', algorithm: 'fixed-window', limit: 120, period: '1m' },
     { name: 'consumer-hour', by: 'consumer', algorithm: 'fixed-window', limit: 240, period: '1h' },
 
-    // … and again the address that the request comes from.
-    { name: 'address-second', by: 'address', algorithm: 'gcra', limit: 10, period: '1s' },
-    { name: 'address-minute', by: 'address', algorithm: 'fixed-window', limit: 120, period: '1m' },
-    { name: 'address-hour', by: 'address', algorithm: 'fixed-window', limit: 240, period: '1h' },
+    // … and again the address that the request comes from. Test keys there spend nothing of live ones.
+    { name: 'address-second', by: ['address', 'mode'], algorithm: 'gcra', limit: 10, period: '1s' },
+    { name: 'address-minute', by: ['address', 'mode'], algorithm: 'fixed-window', limit: 120, period: '1m' },
+    { name: 'address-hour', by: ['address', 'mode'], algorithm: 'fixed-window', limit: 240, period: '1h' },
   ],
 })

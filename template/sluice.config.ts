@@ -24,6 +24,7 @@ export default defineConfig({
       period: '1m',
       plans: { pro: { limit: 1200 } },
     },
-    { name: 'address-minute', by: 'address', algorithm: 'fixed-window', limit: 600, period: '1m' },
+    // Test keys at an address spend nothing of live ones.
+    { name: 'address-minute', by: ['address', 'mode'], algorithm: 'fixed-window', limit: 600, period: '1m' },
   ],
 })

@@ -76,6 +76,8 @@ export interface Config {
   breaker?: BreakerSettings
   /** How many HTTP requests to the store can be under way, and how long a decision waits for its turn (src/trips/queue-for-trips.ts). */
   tripLimit: { maxRequests: number; expiresAfterMs: number; maxWaitMs: number; maxTotalWaitMs: number }
+  /** Whether a failure of the limiter itself lets requests pass, as far as they are authenticated. Absent: it does not. */
+  failOpen?: ConfigInput['failOpen']
   /** The share of each limit that an isolate admits by itself while the store fails, 0 to 1. */
   localShare: number
   keyLocking: boolean
@@ -138,9 +140,10 @@ export function compileConfig(
   const plans = config.plans ?? ['free']
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
+  const onStoreFailure = config.onStoreFailure ?? (config.failOpen ? 'open' : undefined)
   const withDefault = <T extends RuleInput | LimitRuleInput>(rule: T): T => ({
     ...rule,
-    onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
+    onStoreFailure: rule.onStoreFailure ?? onStoreFailure,
     lease: rule.lease ?? config.lease,
   })
   const storeDeadlineMs = milliseconds(config.store?.deadline ?? '250ms')
@@ -159,9 +162,7 @@ export function compileConfig(
     routeDefaults: compileRouteSettings({}, credentials.accept),
     rules: withUniqueTags([
       ...(config.rules ?? []).flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
-      ...(config.shedding
-        ? compileFleetRules(config.shedding, plans, algorithms, config.onStoreFailure)
-        : []),
+      ...(config.shedding ? compileFleetRules(config.shedding, plans, algorithms, onStoreFailure) : []),
     ]),
     ...(config.shedding && { shedding: compileShedding(config.shedding) }),
     ...(adaptive && { adaptive }),
@@ -190,6 +191,7 @@ export function compileConfig(
       maxWaitMs: 4 * storeDeadlineMs,
       maxTotalWaitMs: MAX_DEADLINES_PER_CALL * storeDeadlineMs,
     },
+    ...(config.failOpen && { failOpen: config.failOpen }),
     localShare: config.store?.localShare ?? 1,
     keyLocking: config.store?.keyLocking ?? true,
     cluster: config.store?.cluster ?? false,

@@ -4,8 +4,8 @@
  *
  *     request <outcome> <cause> <route>              one for each request
  *     rule <outcome> <rule> <route> <plan>           one for each rule that applied: allowed, limited, or for a shadow rule
- *                                                    shadow_allowed, shadow_limited
- *     candidate <agreed|disagreed> <rule> <route> <plan>   one more for a candidate, if the rule that it would replace applied too
+ *                                                    shadow_allowed, shadow_limited. For a test caller with ` test` at its end
+ *     candidate <agreed|disagreed> <rule> <route> <plan>   one more for a candidate, if the rule that it would replace applied too. As above
  *     without-trip <refusals|leases> <route>         requests that were decided without a trip to the store
  *     critical <within|over> <class>                 requests of critical classes; over: a shedder would have refused others
  *     test <outcome>                                 requests of test callers
@@ -75,8 +75,9 @@ export function createCounters(maxFields = MAX_FIELDS) {
       if (mode) add(`${mode} ${outcome}`, 1)
       if (critical) add(`critical ${critical.isOver ? 'over' : 'within'} ${critical.name}`, 1)
       if (from) add(`${isCall ? 'call-' : ''}without-trip ${from} ${limit ?? route}`, 1)
+      const ofCaller = mode ? ` ${mode}` : ''
       for (const { rule, mode, allowed, agrees } of verdicts) {
-        const labels = `${isCall ? `${limit}/` : ''}${rule.name} ${route} ${plan}`
+        const labels = `${isCall ? `${limit}/` : ''}${rule.name} ${route} ${plan}${ofCaller}`
         add(`rule ${mode === 'shadow' ? 'shadow_' : ''}${allowed ? 'allowed' : 'limited'} ${labels}`, 1)
         if (agrees !== undefined) add(`candidate ${agrees ? 'agreed' : 'disagreed'} ${labels}`, 1)
       }
@@ -110,6 +111,7 @@ export function createCounters(maxFields = MAX_FIELDS) {
 function dropLabels(field: string): string {
   return field
     .split(' ')
+    .slice(0, 5)
     .map((word, i) => (i < 2 ? word : OTHER))
     .join(' ')
 }

@@ -198,7 +198,7 @@ export function otlpRequest(sums: Sums, measured: MeasuredSums, interval: Interv
       'sluice.decisions',
       '{decision}',
       'Verdicts of rules.',
-      sums.rules.flatMap(({ rule: policy, route, plan, ...counts }) =>
+      sums.rules.flatMap(({ rule: policy, route, plan, mode, ...counts }) =>
         (
           [
             ['allowed', counts.allowed],
@@ -206,7 +206,10 @@ export function otlpRequest(sums: Sums, measured: MeasuredSums, interval: Interv
             ['shadow_allowed', counts.shadowAllowed],
             ['shadow_limited', counts.shadowLimited],
           ] as const
-        ).map(([outcome, count]) => [{ policy, route, plan, outcome }, count] as const),
+        ).map(
+          ([outcome, count]) =>
+            [{ policy, route, plan, mode: mode === 'test' ? mode : '-', outcome }, count] as const,
+        ),
       ),
     ),
     sum(

@@ -32,8 +32,8 @@ export function prometheusText(
   load: CurrentLoad = {},
   measured?: MeasuredSums,
 ): string {
-  const agreements = rules.flatMap(({ rule, route, plan, agreed, disagreed }) => {
-    const labels = { policy: rule, route: labelValue(route), plan: labelValue(plan) }
+  const agreements = rules.flatMap(({ agreed, disagreed, ...row }) => {
+    const labels = labelsOf(row)
     return [
       [{ ...labels, agreement: 'agreed' }, agreed],
       [{ ...labels, agreement: 'disagreed' }, disagreed],
@@ -138,10 +138,21 @@ const outcomesOf = (requests: readonly RequestCount[]) =>
     ],
   )
 
+/** Series of live callers have no label for the mode. */
+const labelsOf = ({
+  rule,
+  route,
+  plan,
+  mode,
+}: Pick<RuleCounts, 'rule' | 'route' | 'plan' | 'mode'>): Labels => ({
+  ...{ policy: rule, route: labelValue(route), plan: labelValue(plan) },
+  ...(mode === 'test' && { mode }),
+})
+
 /** A rule that has allowed something has refused 0 requests: the first refusal would be lost to `rate` if the counter began with it. */
 const verdictsOf = (rules: readonly RuleCounts[]) =>
-  rules.flatMap(({ rule, route, plan, ...counts }) => {
-    const labels = { policy: rule, route: labelValue(route), plan: labelValue(plan) }
+  rules.flatMap(counts => {
+    const labels = labelsOf(counts)
     return (
       [
         ['allowed', counts.allowed, counts.limited],

@@ -6,6 +6,8 @@ export interface RuleCounts {
   rule: string
   route: string
   plan: string
+  /** Of the caller: `live` or `test`. Verdicts that an earlier version has counted are `live`. */
+  mode: string
   allowed: number
   limited: number
   shadowAllowed: number
@@ -121,7 +123,7 @@ export function sumCounts(fields: readonly Count[]): Sums {
   const sums = new Map<string, Record<string, number>>()
   for (const [field, count] of fields) {
     const [kind = '', outcome = '', ...labels] = field.split(' ')
-    const [first = '', second = '', third = ''] = labels
+    const [first = '', second = '', third = '', mode = first === '~' ? '~' : 'live'] = labels
     const sum = rowOf(sums, kind, {})
     sum[outcome] = (sum[outcome] ?? 0) + count
     if (kind === 'call')
@@ -133,8 +135,9 @@ export function sumCounts(fields: readonly Count[]): Sums {
     // `shadow_allowed` is counted as `shadowAllowed`.
     const verdict = outcome.replace(/_./, ([, letter]) => letter!.toUpperCase())
     if ((kind === 'rule' || kind === 'candidate') && isVerdict(verdict))
-      rowOf(rules, labels.join(' '), { rule: first, route: second, plan: third, ...NOTHING })[verdict] +=
-        count
+      rowOf(rules, labels.join(' '), { rule: first, route: second, plan: third, mode, ...NOTHING })[
+        verdict
+      ] += count
   }
   const sumsOf = (kind: string) => sums.get(kind) ?? {}
   return {

@@ -2,17 +2,17 @@
 import { NOTHING } from '../metrics/sums.ts'
 import type { RequestCount, RuleCounts } from './stats.ts'
 
-/** Sums the counts of each rule, or of each rule and route or plan. In the order of the config; rules that it no longer has come last. */
+/** Sums the counts of each rule, or of each rule and route, plan or mode. In the order of the config; rules that it no longer has come last. */
 export function sumByRule(
   rules: readonly RuleCounts[],
   names: readonly string[],
-  by?: 'route' | 'plan',
+  by?: 'route' | 'plan' | 'mode',
 ): RuleCounts[] {
   const rows = new Map<string, RuleCounts>()
   for (const counts of rules) {
-    const { rule, route, plan } = counts
+    const { rule, route, plan, mode } = counts
     const label = by ? counts[by] : ''
-    const row = rows.get(`${rule} ${label}`) ?? { rule, route, plan, ...NOTHING }
+    const row = rows.get(`${rule} ${label}`) ?? { rule, route, plan, mode, ...NOTHING }
     const sums = COUNT_NAMES.map(name => [name, row[name] + counts[name]])
     rows.set(`${rule} ${label}`, { ...row, ...Object.fromEntries(sums) })
   }

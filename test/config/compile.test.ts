@@ -31,7 +31,7 @@ describe('the config that comes with the project', () => {
       [120, 60e6],
       [240, 3600e6],
     ]
-    for (const by of ['consumer', 'address']) {
+    for (const by of ['consumer', 'address,mode']) {
       expect(rules.filter(rule => rule.by.join() === by).map(rule => [rule.limit, rule.period])).toEqual(
         limits,
       )

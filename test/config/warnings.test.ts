@@ -379,3 +379,60 @@ describe('a lease that no request is served from', () => {
     expect(leaseWarningsIn({ lease })).toEqual([])
   })
 })
+
+describe('a rule by address that counts test callers with live ones', () => {
+  const OTHER = rule({
+    name: 'b',
+    by: ['address', 'mode'],
+    algorithm: 'sliding-log',
+    limit: 100,
+    period: '1h',
+  })
+  const text =
+    "rules[0].by: counts test callers and live ones of an address together, so test requests can lock live ones. Write ['address', 'mode'], or match: { mode: 'live' }."
+
+  it.each([
+    ['in a config with another rule by mode', { rules: [ALL, OTHER] }],
+    ['with a rule for test callers', { rules: [ALL, rule({ match: { mode: 'test' } })] }],
+    ['with a rule across modes', { rules: [ALL, rule({ acrossModes: true })] }],
+    [
+      'with a class of test traffic',
+      {
+        rules: [ALL],
+        shedding: {
+          classes: [{ name: 'test', match: { mode: 'test' } }, { name: 'rest' }],
+          fleetUsage: { capacity: 9 },
+        },
+      },
+    ],
+    [
+      'with the mode in tokens',
+      {
+        rules: [ALL],
+        credentials: {
+          jwt: {
+            own: jwt({
+              secret: 'S',
+              algorithms: ['HS256'],
+              issuer: 'i',
+              audience: 'a',
+              claims: { mode: 'env' },
+            }),
+          },
+        },
+      },
+    ],
+  ])('is reported %s', (_, config) => expect(warningsIn(config)).toContain(text))
+
+  it.each([
+    ['no rule or credential says anything of modes', { rules: [ALL] }],
+    ['the consumer is counted, too', { rules: [rule({ by: ['address', 'consumer'] }), OTHER] }],
+    [
+      'it is for callers without a credential',
+      { rules: [{ ...ALL, match: { authenticated: false } }, OTHER] },
+    ],
+    ['it counts guesses, which have no mode', { rules: [{ ...ALL, on: 'auth-failure' }, OTHER] }],
+  ])('is not reported if %s', (_, config) =>
+    expect(warningsIn(config).filter(text => text.includes('test callers'))).toEqual([]),
+  )
+})

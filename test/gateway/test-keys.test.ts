@@ -1,6 +1,7 @@
 /** Test keys and test tokens: they never spend the budget of live ones, and their mode is known before a decision. */
 import { crc32 } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import shipped from '../../sluice.config.ts'
 import type { CallerMode } from '../../src/config/caller-mode.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -26,6 +27,7 @@ import { createSwitchBoard } from '../../src/switches/live.ts'
 import { SELECTION } from '../selection.ts'
 import { type App, useGateway } from '../support/gateway.ts'
 import { sign } from '../support/key-server.ts'
+import { readPage } from '../support/pages.ts'
 import { PATIENT } from '../support/patience.ts'
 
 const gateway = useGateway()
@@ -468,6 +470,21 @@ describe('in an outage', () => {
   })
 })
 
+it('with the rules of sluice.config.ts, test requests do not lock a live key at the same address', async () => {
+  const app = isolate({ rules: shipped.rules!, plans: shipped.plans! })
+  const [test, live] = [await apiKey('test'), await apiKey('live')]
+  const address = '192.0.2.9'
+  const statuses: number[] = []
+  for (let i = 0; i < 25; i++) statuses.push((await app('/', { key: test, address })).status)
+  expect(statuses).toContain(429)
+  expect((await app('/', { key: live, address })).status).toBe(200)
+})
+
+it('new projects count addresses by mode, too', () => {
+  const written = readPage('template/sluice.config.ts').match(/by: \S*.*?'address'.*?(?=, algorithm)/g)
+  expect(written).toEqual(["by: ['address', 'mode']"])
+})
+
 it('hooks get the mode with the consumer', async () => {
   const modes: unknown[] = []
   const hooks: ConfigInput['hooks'] = {
@@ -514,6 +531,12 @@ it('the log and the statistics name test callers', async () => {
     expect(stats.test).toEqual({ allowed: 2, limited: 1 })
     const text = statsText(stats, {}, ['two'], checkedConfig({ rules: [TWO] }))
     expect(text).toContain('With test keys and test tokens: 3 (42.9 %), of which 2 allowed, 1 limited.')
+    const byMode = statsText(stats, { by: 'mode' }, ['two'], checkedConfig({ rules: [TWO] }))
+    expect(byMode).toMatch(/RULE +MODE +ALLOWED +DENIED/)
+    expect(byMode).toMatch(/two +live +2 +1 \(33\.3 %\)[\s\S]*two +test +2 +1 \(33\.3 %\)/)
+    const labels = '{policy="two",route="",plan="free"'
+    expect(prometheusText(stats)).toContain(`decisions_total${labels},outcome="limited"} 1\n`)
+    expect(prometheusText(stats)).toContain(`decisions_total${labels},mode="test",outcome="limited"} 1\n`)
     expect(prometheusText(stats)).toContain('gateway_rate_limit_test_requests_total{outcome="allowed"} 2\n')
   }, PATIENT)
 })

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { toDecision } from '../../src/limiter/decision.ts'
 import { createCounters } from '../../src/metrics/counters.ts'
+import { sumFields } from '../../src/metrics/sums.ts'
 import type { Verdict } from '../../src/script/evaluation.ts'
 import { observe } from '../../src/set-ups/http/observe.ts'
 import type { Ruling } from '../../src/set-ups/http/ruling.ts'
@@ -75,6 +76,39 @@ describe('counters', () => {
       'candidate disagreed tried reports pro': 2,
       'rule allowed other reports pro': 2,
     })
+  })
+
+  it('count the verdicts about test callers apart, in as many counters as those of live ones', () => {
+    const verdicts = [
+      verdict({ allowed: false }),
+      verdict({ rule: tried!, mode: 'shadow', agrees: true, allowed: false }),
+    ]
+    const counters = createCounters()
+    for (const mode of ['live', 'test'] as const)
+      counters.record(
+        observe(toDecision({ status: 'refused', plan: 'pro', at: 1, verdicts }), { ...WHERE, mode }),
+      )
+    const batch = counters.take(100)
+    expect(Object.fromEntries(batch)).toEqual({
+      'request limited - reports': 2,
+      'test limited': 1,
+      'rule limited minute reports pro': 1,
+      'rule limited minute reports pro test': 1,
+      'rule shadow_limited tried reports pro': 1,
+      'rule shadow_limited tried reports pro test': 1,
+      'candidate agreed tried reports pro': 1,
+      'candidate agreed tried reports pro test': 1,
+    })
+    expect(
+      sumFields(batch).rules.map(({ rule, mode, limited, shadowLimited, agreed }) => [
+        ...[rule, mode, limited, shadowLimited, agreed],
+      ]),
+    ).toEqual([
+      ['minute', 'live', 1, 0, 0],
+      ['tried', 'live', 0, 1, 1],
+      ['minute', 'test', 1, 0, 0],
+      ['tried', 'test', 0, 1, 1],
+    ])
   })
 
   it('count the verdicts of rules on guesses', () => {

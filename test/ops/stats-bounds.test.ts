@@ -23,11 +23,11 @@ const STATS: Stats = {
   ],
   rules: [
     {
-      ...{ rule: 'minute', route: '-', plan: 'free', allowed: 3, limited: 1 },
+      ...{ rule: 'minute', route: '-', plan: 'free', mode: 'live', allowed: 3, limited: 1 },
       ...{ shadowAllowed: 0, shadowLimited: 0, agreed: 97, disagreed: 2 },
     },
     {
-      ...{ rule: 'minute', route: '-', plan: 'pro', allowed: 4, limited: 0 },
+      ...{ rule: 'minute', route: '-', plan: 'pro', mode: 'live', allowed: 4, limited: 0 },
       ...{ shadowAllowed: 9, shadowLimited: 1, agreed: 1, disagreed: 0 },
     },
   ],

@@ -16,6 +16,7 @@ import { show } from './mistake.ts'
 import { mistakesOfCredentials } from './mistakes-of-credentials.ts'
 import { mistakesOfAccept, mistakesOfRoutes } from './mistakes-of-routes.ts'
 import {
+  mistakesOfFailOpen,
   mistakesOfGatewayRule,
   mistakesOfLimitRule,
   mistakesOfLists,
@@ -75,6 +76,7 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
         ...set.flatMap((rule, i) => mistakesOfLimitRule(rule, compiled[i]!, `${path}[${i}]`, config)),
       ]
     }),
+    ...mistakesOfFailOpen(config),
     ...mistakesOfUnits(config),
     ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
     ...mistakesOfCredentials(config.credentials ?? {}, plans),

@@ -285,3 +285,13 @@ export function mistakesOfLimitRule(
   const message = `${enforce} is a share of callers, and this rule counts all callers together. Leave it out, or add a by, such as by: ['account'].`
   return [...mistakes, { path: `${path}.enforce`, message }]
 }
+
+/** The preset is for rules that say nothing else. */
+export function mistakesOfFailOpen({
+  failOpen,
+  onStoreFailure,
+}: Pick<ConfigInput, 'failOpen' | 'onStoreFailure'>): Mistake[] {
+  if (!failOpen || onStoreFailure === undefined || onStoreFailure === 'open') return []
+  const message = `contradicts onStoreFailure: '${onStoreFailure}' of the config. Leave one of them out. Single rules can have their own onStoreFailure.`
+  return [{ path: 'failOpen', message }]
+}

@@ -257,6 +257,18 @@ export const configSchema = settings(
      */
     onStoreFailure: v.optional(onStoreFailure()),
     /**
+     * A failure of the limiter lets requests pass: `onStoreFailure` is `'open'`, except of rules with their own, and a hook that throws has
+     * no opinion. Authentication does not open (docs/failure.md has the table). Default: none.
+     * - `true`: but requests get a 503 while a variable is missing.
+     * - `'unconfigured'`: missing variables of the store count as a store that does not answer.
+     */
+    failOpen: v.optional(
+      v.union(
+        [v.literal(true), v.literal('unconfigured')],
+        "is not a way to fail open. Write true or 'unconfigured', or leave it out.",
+      ),
+    ),
+    /**
      * An isolate takes units for several requests in one decision, and serves those requests without a trip to the store. Applies to all
      * rules without their own setting, except those that cannot have a lease: `sliding-log`, `concurrency`, `on: 'auth-failure'`, `countIf` and `unit`.
      * Default: none.

@@ -7,7 +7,7 @@ import { compileGatewayRule } from '../compile-rule.ts'
 import { unitsOf } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
 import { milliseconds } from '../duration.ts'
-import { readPart } from '../identity-parts.ts'
+import { needsCredential, readPart } from '../identity-parts.ts'
 import { findUncovered } from './coverage.ts'
 import { warningsOfUnits } from './mistakes-of-units.ts'
 import { findUnusedLeases } from './never-leased.ts'
@@ -45,6 +45,7 @@ export function warningsOf(config: ConfigInput): Warning[] {
     ...Object.entries(config.limits ?? {}).flatMap(([name, rules]) =>
       rules.flatMap((rule, i) => warningsOfTtl(rule, `limits.${name}[${i}].ttl`)),
     ),
+    ...warningsOfModes(config),
     ...warningsOfAddress(config),
   ]
 }
@@ -87,6 +88,28 @@ function isHostBounded({ match }: RuleInput, { origin, routes = [] }: ConfigInpu
   const isBounded = (host: string | undefined) => host !== undefined && !/[*+:]/.test(host)
   return origin === 'route' || isBounded(match?.host) || (names !== undefined && ofRoutes.every(isBounded))
 }
+
+/**
+ * Warns about rules by address that count test callers and live ones together, in a config that treats them differently elsewhere: test
+ * requests can then lock the live key of the same office.
+ */
+function warningsOfModes({ rules = [], credentials = {}, shedding }: ConfigInput): Warning[] {
+  const namesMode = (rule: RuleInput) => [rule.by].flat().includes('mode') || rule.match?.mode !== undefined
+  const hasModes =
+    rules.some(rule => namesMode(rule) || rule.acrossModes) ||
+    shedding?.classes.some(({ match }) => match?.mode !== undefined) ||
+    Object.values(credentials.jwt ?? {}).some(({ input }) => input.claims?.mode !== undefined)
+  if (!hasModes) return []
+  return rules.flatMap((rule, i) => {
+    const by = [rule.by].flat()
+    const isMixed = by.includes('address') && !by.some(needsCredential) && !namesMode(rule)
+    if (!isMixed || rule.on === 'auth-failure' || rule.match?.authenticated === false) return []
+    const message = `counts test callers and live ones of an address together, so test requests can lock live ones. Write ${asList([...by, 'mode'])}, or match: { mode: 'live' }.`
+    return [{ path: `rules[${i}].by`, message }]
+  })
+}
+
+const asList = (parts: readonly string[]) => `[${parts.map(part => `'${part}'`).join(', ')}]`
 
 /**
  * Warns about `peer` at a gateway on Workers, which does not see the other end of a connection. Also warns about headers of proxies:

@@ -55,7 +55,8 @@ export function fallBack(
   // A signed key passes unless it was revoked before. The check of its signature has set the plan.
   const signed = subject?.kind === 'key' && !seen?.isUnknown ? subject.planInOutage : undefined
   const isVerified = isKnown || verified !== undefined || signed !== undefined
-  if (subject && subject.kind !== 'token' && !isVerified && !accepted.unknown) {
+  const isAccepted = accepted.unknown && !seen?.isUnknown
+  if (subject && subject.kind !== 'token' && !isVerified && !isAccepted) {
     return { kind: 'unavailable', what: 'credential', degraded }
   }
 

@@ -8,7 +8,7 @@ import { alertCell, type Cell, table } from './output.ts'
 /** Which part of the statistics to print. */
 export interface StatsFilter {
   rule?: string
-  by?: 'route' | 'plan'
+  by?: 'route' | 'plan' | 'mode'
 }
 
 /** @param names of rules, in the order in which they are shown */

@@ -51,7 +51,13 @@ export function statsCommand(load: ConfigLoader): Command {
         .argParser(lookBack),
     )
     .option('--rule <name>', 'show only this rule')
-    .addOption(new Option('--by <part>', 'show each rule by route or by plan').choices(['route', 'plan']))
+    .addOption(
+      new Option('--by <part>', 'show each rule by route, by plan, or by the mode of the caller').choices([
+        'route',
+        'plan',
+        'mode',
+      ]),
+    )
     .addOption(
       new Option('--top <what>', 'show whom each rule has refused most, up to 7d back, by the hour')
         .choices(['consumers'])

@@ -2,12 +2,12 @@
 import { scryptSync } from 'node:crypto'
 import type { Config } from '../../config/compile.ts'
 import { ConfigError } from '../../config/config-error.ts'
-import { applyOwnVariables, applyVariables, type Environment } from '../../config/environment.ts'
+import { applyOwnVariables, type Environment } from '../../config/environment.ts'
 import { withHintsForNode } from '../../config/environment-hints.ts'
 import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
+import { deployConfig, type StoreConfig } from '../../set-ups/deploy-config.ts'
 import type { Store } from '../../store/store.ts'
-import { upstashStore } from '../../store/upstash.ts'
 
 /** The variables of `serve`. */
 export interface ServeVariables extends Environment {
@@ -26,12 +26,15 @@ export interface ServeStore {
   close(): Promise<void>
 }
 
-/** @throws AdminError `usage` if no store is set, or two */
-export function storeKindOf({ REDIS_URL, UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN }: ServeVariables) {
+/** @throws AdminError `usage` if two stores are set; without `failOpen: 'unconfigured'`, also if none is */
+export function storeKindOf(
+  { REDIS_URL, UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN }: ServeVariables,
+  { failOpen }: Pick<Config, 'failOpen'> = {},
+) {
   if (REDIS_URL && (UPSTASH_REDIS_REST_URL || UPSTASH_REDIS_REST_TOKEN))
     throw new AdminError('usage', TWO_STORES)
   if (REDIS_URL) return 'redis'
-  if (UPSTASH_REDIS_REST_URL || UPSTASH_REDIS_REST_TOKEN) return 'rest'
+  if (UPSTASH_REDIS_REST_URL || UPSTASH_REDIS_REST_TOKEN || failOpen === 'unconfigured') return 'rest'
   throw new AdminError('usage', NO_STORE)
 }
 
@@ -44,8 +47,8 @@ const NO_STORE =
 /** @throws AdminError as `storeKindOf`; ConfigError about variables that are missing or not valid */
 export function checkVariables(config: Config, variables: ServeVariables): void {
   try {
-    if (storeKindOf(variables) === 'redis') applyOwnVariables(config, variables)
-    else applyVariables(config, variables)
+    if (storeKindOf(variables, config) === 'redis') applyOwnVariables(config, variables)
+    else deployConfig(config, variables)
   } catch (error) {
     throw withHintsForNode(error, variables)
   }
@@ -56,18 +59,15 @@ export function checkVariables(config: Config, variables: ServeVariables): void 
 const ROUTE =
   "is 'route', which only Workers have. Set it to the URL of your API, or set the variable ORIGIN_URL."
 
-type StoreConfig = Pick<Config, 'storeDeadlineMs' | 'keyLocking' | 'cluster' | 'environment' | 'origin'>
-
 /**
  * Connects to the store. While the store does not answer, the fallbacks of the config decide.
  * @throws AdminError as `storeKindOf`; ConfigError about variables, or about a cluster that the config does not name
  */
 export async function connectServeStore(config: StoreConfig, variables: ServeVariables): Promise<ServeStore> {
-  if (storeKindOf(variables) === 'redis') return await connectToRedis(config, variables.REDIS_URL!)
-  const { storeDeadlineMs: deadlineMs, keyLocking, cluster, environment } = config
-  const { url, token } = applyVariables(config, variables)
-  const store = upstashStore({ url, token, deadlineMs, keyLocking, cluster, environment })
-  return { store, secret: token, close: async () => {} }
+  if (storeKindOf(variables, config) === 'redis') return await connectToRedis(config, variables.REDIS_URL!)
+  const { store } = deployConfig(config, variables)
+  const token = variables.UPSTASH_REDIS_REST_TOKEN?.trim()
+  return { store, ...(token && { secret: token }), close: async () => {} }
 }
 
 async function connectToRedis(config: StoreConfig, url: string): Promise<ServeStore> {

@@ -1,5 +1,6 @@
 /** The HTTP API under /_sluice/v1/: find the route → authenticate → check the input → handle. */
 import type { Config } from '../../config/compile.ts'
+import { isStoreUrl } from '../../config/forms.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Log } from '../../log.ts'
 import type { sumFields } from '../../metrics/sums.ts'
@@ -141,7 +142,9 @@ export function createApi(
 
 /** The connection for administration, to the store that decides. */
 function connectionTo(decisions: Store, variables: Readonly<Record<string, unknown>>): AdminConnection {
-  const url = String(variables.UPSTASH_REDIS_REST_URL ?? '')
+  const written = String(variables.UPSTASH_REDIS_REST_URL ?? '')
+  // With `failOpen: 'unconfigured'`, the URL can be missing. Then no token passes, and nothing is sent there.
+  const url = isStoreUrl(written) ? written : 'https://store.invalid'
   const token = String(variables.UPSTASH_REDIS_REST_TOKEN ?? '')
   return {
     ...restConnection({ url, token }, failed),

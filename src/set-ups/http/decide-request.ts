@@ -106,21 +106,44 @@ export function createDecideRequest(
   const decide = wrap(async (identified, background) => {
     const { matched } = identified
     let { caller } = identified
-    const options = { background, recall: () => identifier.recall(caller) }
     const inMode: Demand['inMode'] = (mode, consumer) => {
       caller = identifier.useMode(caller, mode, consumer)
       return demandOf({ ...identified, caller, trafficClass: classOf(caller, matched) })
     }
     try {
+      const options = { background, recall: () => identifier.recall(caller) }
       const decided = await engine.decide({ ...demandOf(identified), inMode }, options)
       return { ...decided, caller }
     } catch (error) {
-      const isCritical = identified.trafficClass?.isCritical
-      const candidates = isCritical ? matched.rules.filter(rule => !rule.isSystemLimit) : matched.rules
-      const broken = { ...callerOf(caller), candidates, error }
-      return { ...engine.decideBroken(broken, options), caller }
+      return await decideBroken({ ...identified, caller }, error, background)
     }
   })
+
+  /** Decides without the rules, because an exception has kept them from being applied. */
+  async function decideBroken(
+    { caller, matched, trafficClass }: Pick<IdentifiedRequest, 'caller' | 'matched' | 'trafficClass'>,
+    error: unknown,
+    background: Background,
+  ): Promise<Decided & { caller: Caller }> {
+    const options = { background, recall: () => identifier.recall(caller) }
+    const candidates = trafficClass?.isCritical
+      ? matched.rules.filter(rule => !rule.isSystemLimit)
+      : matched.rules
+    const broken = engine.decideBroken({ ...callerOf(caller), candidates, error }, options)
+    const { decision } = broken
+    const isRefusedByRule = decision.kind === 'unavailable' && decision.what === 'limits'
+    if (!config.failOpen || isRefusedByRule) return { ...broken, caller }
+    // The store can still check the credential.
+    const inMode: Demand['inMode'] = (mode, consumer) => {
+      caller = identifier.useMode(caller, mode, consumer)
+      return { ...callerOf(caller), rules: [] }
+    }
+    const checked = await engine.decide({ ...callerOf(caller), rules: [], inMode }, options)
+    if (checked.decision.kind !== 'allowed') return { ...checked, caller }
+    const { cause, detail } = toDegraded(error)
+    const uncounted = { degraded: { cause, detail }, ...checked.decision, isUncounted: true }
+    return { ...checked, decision: uncounted, caller }
+  }
 
   return async (request, peer, background, host) => {
     try {
@@ -141,16 +164,22 @@ export function createDecideRequest(
           })
         return { ...applied, ruling: tooManyGuesses ?? refusal, ...WITHOUT_STORE }
       }
-      const trafficClass = classOf(caller, matched)
-      const shed = trafficClass && originLoad?.shedder?.evaluate(trafficClass, caller, matched)
-      if (shed?.mode === 'enforce' && !shed.allowed) {
-        engine.keepFresh({ background })
-        const seen = identifier.recall(caller)
-        const known = isAdmitted(seen) && { plan: seen.plan, consumer: seen.consumer }
-        return { matched, caller, ruling: { kind: 'shed', verdict: shed, ...known }, ...WITHOUT_STORE }
+      let trafficClass: TrafficClass | undefined
+      let shed: DecidedRequest['shed']
+      let decided: Awaited<ReturnType<DecideIdentified>>
+      try {
+        trafficClass = classOf(caller, matched)
+        shed = trafficClass && originLoad?.shedder?.evaluate(trafficClass, caller, matched)
+        if (shed?.mode === 'enforce' && !shed.allowed) {
+          engine.keepFresh({ background })
+          const seen = identifier.recall(caller)
+          const known = isAdmitted(seen) && { plan: seen.plan, consumer: seen.consumer }
+          return { matched, caller, ruling: { kind: 'shed', verdict: shed, ...known }, ...WITHOUT_STORE }
+        }
+        decided = await decide({ request, ...applied, trafficClass }, background)
+      } catch (error) {
+        decided = await decideBroken({ ...applied, trafficClass }, error, background)
       }
-
-      const decided = await decide({ request, ...applied, trafficClass }, background)
       if ('unread' in decided) return { matched, caller, ruling: decided.unread, ...WITHOUT_STORE }
       const { decision, outcome } = decided
       // An exception must not lose the decision, which has already spent units and must still be finished.

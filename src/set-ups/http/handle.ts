@@ -29,7 +29,7 @@ import { createMatch } from './match.ts'
 import type { OriginLoad } from './origin-load.ts'
 import { followsOrigin, hasErrorShapes, type Parts } from './parts.ts'
 import { readingsOf } from './path.ts'
-import { problem } from './problem.ts'
+import { type ErrorShape, problem } from './problem.ts'
 import { createReporter, type Reporter, type Reporting } from './report.ts'
 import type { WithContext } from './trusted-worker.ts'
 import { runOrLog } from './unexpected.ts'
@@ -251,7 +251,8 @@ export function createHandler(
   ): Promise<Forwarded> {
     const { ruling, caller, matched } = decided
     if (ruling.kind === 'denied') runOrLog(log, () => originLoad?.observeRefusal(ruling))
-    const errorShape = matched && errorShapeOf?.(matched.rules)
+    let errorShape: ErrorShape | undefined
+    if (matched && errorShapeOf) runOrLog(log, () => (errorShape = errorShapeOf(matched.rules)))
     if (ruling.kind !== 'allowed') return { response: deny(ruling, errorShape), isFromSluice: true }
     const isDelayed = ruling.delay > 0
     if (isDelayed) await delay(ruling.delay, request, sleep)

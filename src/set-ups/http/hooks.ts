@@ -4,8 +4,9 @@
  * not carry this file.
  *
  * A hook that throws, takes too long or returns an invalid result is a failure of limiting code, never a 500. The
- * request is decided as if the store had failed, by the `onStoreFailure` of each rule. If `identify` fails and
- * anonymous callers are not accepted, the caller is unknown and gets a 503. The first failure of each hook is logged.
+ * request is decided as if the store had failed, by the `onStoreFailure` of each rule; with `failOpen`, as if the config
+ * did not have the hook. If `identify` fails and anonymous callers are not accepted, the caller is unknown and gets a
+ * 503. The first failure of each hook is logged.
  */
 
 import type { Config } from '../../config/compile.ts'
@@ -82,7 +83,7 @@ const MAX_COST = 1e9
  */
 export function createHookRunner(
   { deadline, ...hooks }: NonNullable<Config['hooks']>,
-  { plans, units }: Pick<Config, 'plans' | 'units'>,
+  { plans, units, failOpen }: Pick<Config, 'plans' | 'units' | 'failOpen'>,
   log: Log,
   env: Readonly<Record<string, unknown>> = {},
 ): HookRunner {
@@ -132,16 +133,18 @@ export function createHookRunner(
       try {
         return await run(name, call, isValid)
       } catch (error) {
-        failure ??= error
+        if (!failOpen) failure ??= error
         return defaultResult
       }
     }
 
     async function identify(): Promise<Credential | undefined> {
       const context = contextOf(env, host, matched)
-      const name = await resultOf('identify', undefined, () => hooks.identify!(bodiless(), context), isName)
+      const call = () => hooks.identify!(bodiless(), context)
       // If anonymous callers are accepted, this caller is anonymous.
-      if (failure && !matched.settings.accept.includes(ANONYMOUS)) throw failure
+      const name = await (matched.settings.accept.includes(ANONYMOUS)
+        ? resultOf('identify', undefined, call, isName)
+        : hooks.identify && run('identify', call, isName))
       return name === null || name === undefined ? undefined : credentialOf(name)
     }
 

@@ -13,7 +13,7 @@ export const statsOperations: PartOperations = {
       withoutTrip: {integer}, test: {integer}, lost: integer, calls: CallCounts[],
       callsWithoutTrip: {integer}, lostCalls: integer, critical?: {CriticalCounts}, reservations?: {Reservations}`,
     CriticalCounts: 'within: integer, over: integer',
-    RuleStats: `rule, route, plan, allowed: integer, limited: integer, shadowAllowed: integer,
+    RuleStats: `rule, route, plan, mode, allowed: integer, limited: integer, shadowAllowed: integer,
       shadowLimited: integer, agreed: integer, disagreed: integer`,
     RequestCounts: 'outcome, cause, count: integer, route',
     CallCounts: 'outcome, cause, count: integer, limit',

@@ -10,6 +10,7 @@ import { compileRanges, type Ranges } from './address-ranges.ts'
 import { auditKeepMs } from './audit-keep.ts'
 import type {
   ApiRoutes,
+  CallLimitRuleInput,
   ConfigInput,
   CorsInput,
   HeadersInput,
@@ -138,7 +139,7 @@ export function compileConfig(
   const plans = config.plans ?? ['free']
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
-  const withDefault = <T extends RuleInput | LimitRuleInput>(rule: T): T => ({
+  const withDefault = <T extends RuleInput | LimitRuleInput | CallLimitRuleInput>(rule: T): T => ({
     ...rule,
     onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
     lease: rule.lease ?? config.lease,

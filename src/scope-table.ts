@@ -3,6 +3,7 @@ import type { ScopeName } from './scopes.ts'
 
 export const SCOPES: Readonly<Record<ScopeName, string>> = {
   'limits:use': 'use every limit by name, but not reset it; limits:use:<limit> for one of them',
+  'limits:numbers': "give numbers to limits with numbers: 'call', in addition to limits:use",
   'limits:reset': 'reset limits by name: their whole budget becomes available again',
   'keys:write': 'create, import, change, rotate and revoke API keys, without their plans',
   'consumers:block': 'block and unblock consumers',

@@ -2,6 +2,7 @@
 
 export const SCOPE_NAMES = [
   'limits:use',
+  'limits:numbers',
   'limits:reset',
   'keys:write',
   'consumers:block',

@@ -64,15 +64,16 @@ class Limits:
         self._turns = weakref.WeakValueDictionary()
         self._guard = threading.Lock()
 
-    def decide(self, limit, identity=None, cost=1, amounts=None):
+    def decide(self, limit, identity=None, cost=1, amounts=None, numbers=None):
         """Decides once, and spends units if all rules allow it. Returns the decision: `allowed`, `retryAfterMs`, `rules`, `receipt`.
 
-        cost: requests. amounts: other units, as in `{"tokens": 731}`. If the reply is lost, this raises Unavailable and does not
+        cost: requests. amounts: other units, as in `{"tokens": 731}`. numbers: of rules with `numbers: 'call'`, as in
+        `{"quota": {"limit": 300, "period": "1m"}}`; the token needs the scope limits:numbers. If the reply is lost, this raises Unavailable and does not
         ask again, because that could spend twice.
         """
-        return self._post(limit, "", _body(identity, cost, amounts), is_repeatable=False)
+        return self._post(limit, "", _body(identity, cost, amounts, numbers), is_repeatable=False)
 
-    def wait_for(self, limit, identity=None, cost=1, amounts=None, timeout=30.0, max_age=None):
+    def wait_for(self, limit, identity=None, cost=1, amounts=None, timeout=30.0, max_age=None, numbers=None):
         """Waits for units and spends them. Returns the decision.
 
         timeout (s): if they are not due by then, it raises NotNow at once. With 0, it does not wait. The threads of a process that
@@ -80,10 +81,10 @@ class Limits:
         max_age (s): it gives back units whose decision took longer to arrive, and asks again. Do not begin the call after
         `decision["sendBy"]`, by time.monotonic(): a worker can be stopped before it calls.
         """
-        return self._wait(limit, "", identity, cost, amounts, timeout, max_age)
+        return self._wait(limit, "", _body(identity, cost, amounts, numbers), timeout, max_age)
 
     @contextlib.contextmanager
-    def acquire(self, limit, identity=None, cost=1, timeout=30.0):
+    def acquire(self, limit, identity=None, cost=1, timeout=30.0, numbers=None):
         """Holds units in flight (rules with the algorithm concurrency) while a block runs. Waits like `wait_for`.
 
             with limits.acquire("exports", {"account": "42"}):
@@ -91,7 +92,7 @@ class Limits:
 
         A thread renews them. If the gateway does not answer for their ttl, they are counted as free, and the block runs on.
         """
-        decision = self._wait(limit, "", identity, cost, None, timeout, None, hold=True)
+        decision = self._wait(limit, "", {**_body(identity, cost, None, numbers), "hold": True}, timeout, None)
         if "renewWithinMs" not in decision:  # Nothing is counted: not by this limit, or not while its store is away.
             yield decision
             return
@@ -104,9 +105,9 @@ class Limits:
             with contextlib.suppress(SluiceError):  # Then they are free after their ttl.
                 self._post(limit, "/release", {"receipt": decision["receipt"]})
 
-    def reserve(self, limit, identity=None, amounts=None, cost=1, timeout=0.0, max_age=None):
+    def reserve(self, limit, identity=None, amounts=None, cost=1, timeout=0.0, max_age=None, numbers=None):
         """Reserves amounts that are known only later, as in `{"tokens": 2000}`. Returns a Receipt. Waits like `wait_for`."""
-        decision = self._wait(limit, "/reserve", identity, cost, amounts, timeout, max_age)
+        decision = self._wait(limit, "/reserve", _body(identity, cost, amounts, numbers), timeout, max_age)
         return Receipt(self, decision["receipt"], decision["sendBy"])
 
     def refund(self, decision):
@@ -127,13 +128,13 @@ class Limits:
             with contextlib.suppress(SluiceError):
                 self._post(decision["limit"], "/renew", {"receipt": decision["receipt"]})
 
-    def _wait(self, limit, action, identity, cost, amounts, timeout, max_age, **options):
+    def _wait(self, limit, action, body, timeout, max_age):
         until = time.monotonic() + timeout
-        turn = self._turn_of(limit, identity) if timeout > 0 else threading.Lock()  # Else it asks at once.
+        turn = self._turn_of(limit, body["identity"]) if timeout > 0 else threading.Lock()  # Else it asks at once.
         if not turn.acquire(timeout=timeout):
             raise NotNow(limit, 1.0)
         try:
-            decision = self._ask(limit, action, {**_body(identity, cost, amounts), **options}, until, max_age)
+            decision = self._ask(limit, action, body, until, max_age)
         finally:
             turn.release()
         time.sleep(decision["delayMs"] / 1000)  # Only of the algorithm leaky-bucket.
@@ -144,7 +145,8 @@ class Limits:
         while True:
             try:
                 if is_away:  # A decision whose reply is lost can spend, and a peek cannot.
-                    self._post(limit, "/peek", {"identity": body["identity"]}, is_repeatable=False)
+                    peek = {name: body[name] for name in ("identity", "numbers") if name in body}
+                    self._post(limit, "/peek", peek, is_repeatable=False)
                     is_away = False
                 send_by = time.monotonic() + (float("inf") if max_age is None else max_age)
                 if "hold" in body:  # The gateway sees first when others release units.
@@ -223,8 +225,9 @@ class Receipt:
         return self.limits._post(self.data["limit"], "/settle", {"receipt": self.data, "amounts": amounts})
 
 
-def _body(identity, cost, amounts):
-    return {"identity": identity or {}, "cost": cost, **({"amounts": amounts} if amounts else {})}
+def _body(identity, cost, amounts, numbers):
+    more = {"amounts": amounts, "numbers": numbers}
+    return {"identity": identity or {}, "cost": cost, **{name: value for name, value in more.items() if value}}
 
 
 def _retry_after(decision):

@@ -9,3 +9,9 @@ import type { AlgorithmLua } from './lua.ts'
  */
 export const luaOf = (algorithm: string): AlgorithmLua | undefined =>
   LUA[algorithm === 'token-bucket' ? 'gcra' : algorithm]
+
+/** The third number of an algorithm's script, if it depends on the numbers of a rule. */
+export function thirdNumberOf(algorithm: string): 'burst' | 'step' | undefined {
+  const [, , name] = luaOf(algorithm)!.numbers
+  return name === 'burst' || name === 'step' ? name : undefined
+}

@@ -7,6 +7,7 @@ import type { Algorithms, Counting } from '../algorithms/descriptor.ts'
 import { notBuiltError } from '../not-built.ts'
 import type { CallerMode } from './caller-mode.ts'
 import type {
+  CallLimitRuleInput,
   LimitRuleInput,
   MatchInput,
   NumbersInput,
@@ -98,6 +99,15 @@ export interface Rule {
   /** One decision may spend units for several requests, which the isolate serves without a trip to the store for this long. */
   lease?: LeaseTerms
   match: Match
+  /** Set if one call has given the numbers of this rule (set-ups/limits/numbers.ts). */
+  ofCall?: {
+    /** The rule of the config. */
+    base: Rule
+    /** The numbers as an override of the base (src/store/records.ts). */
+    override: string
+    /** Two numbers that stand for them: the limit, and the tag of the record. */
+    written: string
+  }
 }
 
 /** The name of the live switch of a rule. */
@@ -133,6 +143,8 @@ export interface GatewayRule extends Rule, Pick<FieldsOfUnit, 'countIf'> {
 export interface LimitRule extends Rule, Pick<FieldsOfUnit, 'needsAmount'> {
   /** Parts of the identity that are counted separately. Empty: all callers are counted together. */
   by: readonly string[]
+  /** Set if each call gives the numbers (`numbers: 'call'`): the rule with the most that a call may ask for, which its own numbers are. */
+  atCall?: LimitRuleInput
 }
 
 /** Which requests a rule or a traffic class is for. An absent field matches every request. */
@@ -198,10 +210,42 @@ export function withoutPlans(rule: GatewayRule): GatewayRule {
   return { ...rule, match }
 }
 
-export const compileLimitRule = (input: LimitRuleInput, algorithms: Algorithms): LimitRule => ({
-  ...compileRule(input, algorithms),
-  by: input.by ?? [],
-})
+export function compileLimitRule(input: LimitRuleInput, algorithms: Algorithms): LimitRule
+export function compileLimitRule(
+  input: LimitRuleInput | CallLimitRuleInput,
+  algorithms: Algorithms,
+): LimitRule
+export function compileLimitRule(
+  input: LimitRuleInput | CallLimitRuleInput,
+  algorithms: Algorithms,
+): LimitRule {
+  const { name, by = [], algorithm, unit = REQUESTS } = input
+  if (!('max' in input)) return { ...compileRule(input, algorithms), by }
+  const atCall = withMax(input)
+  // The family stays when `max` changes. The period of a call is part of the tag.
+  const family = tagOf([name, algorithm, 'numbers of the call', unit])
+  return { ...compileRule(atCall, algorithms), by, family, takesOverrides: true, atCall }
+}
+
+/** A rule whose numbers each call gives, with those that a call may have at most. Other rules stay as they are. */
+export function withMax(input: LimitRuleInput | CallLimitRuleInput): LimitRuleInput {
+  if (!('max' in input)) return input
+  const { numbers: _, max, ...rule } = input
+  return { ...rule, ...max } as LimitRuleInput
+}
+
+/** What the numbers of one call change in a rule with `atCall`. @param numbers checked */
+export function compileNumbers(
+  { algorithm, calendar, counting }: LimitRule,
+  numbers: LimitRuleInput,
+): Pick<Rule, 'limit' | 'period' | 'quota' | 'tag'> {
+  const windowEnds = calendar?.windowEnds ?? (() => [])
+  const { limit, period, quota, tag } = compileRule(numbers, {
+    countings: { [algorithm]: counting },
+    windowEnds,
+  })
+  return { limit, period, quota, tag }
+}
 
 /** Compiles a rule as if it counted requests, at a cost that is known (see compile-units.ts). */
 function compileRule(

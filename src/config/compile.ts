@@ -10,6 +10,7 @@ import { compileRanges, type Ranges } from './address-ranges.ts'
 import { auditKeepMs } from './audit-keep.ts'
 import type {
   ApiRoutes,
+  CallLimitRuleInput,
   ConfigInput,
   CorsInput,
   HeadersInput,
@@ -141,7 +142,7 @@ export function compileConfig(
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
   const onStoreFailure = config.onStoreFailure ?? (config.failOpen ? 'open' : undefined)
-  const withDefault = <T extends RuleInput | LimitRuleInput>(rule: T): T => ({
+  const withDefault = <T extends RuleInput | LimitRuleInput | CallLimitRuleInput>(rule: T): T => ({
     ...rule,
     onStoreFailure: rule.onStoreFailure ?? onStoreFailure,
     lease: rule.lease ?? config.lease,

@@ -1,5 +1,12 @@
 /** `defineConfig`, the typed function that sluice.config.ts is written with. */
-import type { ConfigInput, HooksInput, LimitRuleInput, RouteInput, RuleInput } from './check/schema.ts'
+import type {
+  CallLimitRuleInput,
+  ConfigInput,
+  HooksInput,
+  LimitRuleInput,
+  RouteInput,
+  RuleInput,
+} from './check/schema.ts'
 import type { REQUESTS } from './compile-rule.ts'
 import type { Hooks } from './hooks.ts'
 
@@ -40,7 +47,9 @@ type NamedConfig<Plan extends string, Route extends string, Rule extends string,
         Known<NoInfer<Unit>, Rule>
       >[]
     | undefined
-  limits?: Record<string, OfUnit<LimitRuleInput, Known<NoInfer<Unit>, Rule>>[]> | undefined
+  limits?:
+    | Record<string, OfUnit<LimitRuleInput | CallLimitRuleInput, Known<NoInfer<Unit>, Rule>>[]>
+    | undefined
   hooks?: NoInfer<NamedHooks<Known<Plan, Rule>, Known<Route, Rule>, Known<Unit, Rule>>> | undefined
 }
 

@@ -5,6 +5,7 @@
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
+import { thirdNumberOf } from '../algorithms/lua-of.ts'
 import { API_ROUTES } from '../config/check/api-schema.ts'
 import type { Config, Rule } from '../config/compile.ts'
 import {
@@ -15,7 +16,6 @@ import {
   takesLeases,
 } from '../limiter/needs.ts'
 import { probeRuleSet } from '../limiter/probe.ts'
-import { ALL_TOOLS } from '../ops/overrides.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
 import { FIRST_LINES } from '../script/create-script.ts'
@@ -161,6 +161,7 @@ export function workerModule(
   // The API decides limits by name, and shows what is left of them.
   const limitRules = [...config.limits.values()].flat()
   const rules = hasApi ? [...config.rules, ...limitRules] : config.rules
+  const callRules = hasLimits ? limitRules.filter(({ atCall }) => atCall) : []
   const needsHoldings = anyCountsInFlight(rules)
   const sumStats = anyReserves(rules) ? 'sumFields' : 'sumCounts'
   const isFollowing = followsOrigin(config)
@@ -213,8 +214,14 @@ export function workerModule(
     ...(config.limits.size > 0 && hasApi ? [finderOf(limitRules, 'scriptsOfLimits')] : []),
     ...used(served.includes('stats'), 'sumStats', sumStats, sumStats),
     ...used(hasOverrides, 'createOverrides'),
-    ...(hasOverrides ? [numbersOf(config.rules, imports)] : []),
-    ...used(served.includes('overrides') && anyEstimated(config), 'mistakesOfSettlement'),
+    ...used(callRules.length > 0, 'createGiveNumbers'),
+    ...(hasOverrides || callRules.length > 0
+      ? [numbersOf([...(hasOverrides ? config.rules : []), ...callRules], imports)]
+      : []),
+    ...used(
+      (served.includes('overrides') && anyEstimated(config)) || anyReserves(callRules),
+      'mistakesOfSettlement',
+    ),
     ...used(config.shedding !== undefined, 'classOfRequest'),
     ...used(dependsOnRequest(config), 'createMatchByRequest'),
     ...used(config.credentials.signature !== undefined, 'createSignatureCheck'),
@@ -288,7 +295,8 @@ function bindingModule(
   { packageName, configPath = DEFAULT_CONFIG_PATH }: ModulePaths = {},
 ): string {
   const rules = [...config.limits.values()].flat()
-  const { used, script, algorithmsOf, engineOf, finderOf, importsFrom } = createModule([
+  const callRules = rules.filter(({ atCall }) => atCall)
+  const { imports, used, script, algorithmsOf, engineOf, finderOf, importsFrom } = createModule([
     'builtEntrypoint',
     'withMissingParts',
   ])
@@ -310,6 +318,9 @@ function bindingModule(
     ...used(needsHoldings, 'createHoldingsKeeper'),
     ...engineOf(rules),
     ...used(anyReserves(rules), 'createReserving'),
+    ...used(callRules.length > 0, 'createGiveNumbers'),
+    ...(callRules.length > 0 ? [numbersOf(callRules, imports)] : []),
+    ...used(anyReserves(callRules), 'mistakesOfSettlement'),
     ...script(needsHoldings, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
     ...script(config.limits.size > 0, 'pauseScript', () => builtOf(PAUSE, kindsOf(config))),
     '  }),',
@@ -348,13 +359,13 @@ function routesOf(config: Built, imports: Set<string>): string {
   return `    apiRoutes: [${entries.map(routes => `...${routes}`).join(', ')}],`
 }
 
-/** The entry for the algorithms that overrides are compiled for, with the third number of their scripts. */
+/** The entry for the algorithms that overrides and numbers at the call are compiled for, with the third number of their scripts. */
 function numbersOf(rules: readonly Rule[], imports: Set<string>): string {
   const names = [...new Set(rules.map(({ algorithm }) => algorithm))].sort()
   const entries = names.map(name => {
     const numbers = `${localName(name)}Numbers`
     imports.add(numbers)
-    const third = ALL_TOOLS.thirdNumberOf(name)
+    const third = thirdNumberOf(name)
     return `'${name}': { numbers: ${numbers}${third ? `, third: '${third}'` : ''} }`
   })
   return `    ruleNumbers: { ${entries.join(', ')} },`

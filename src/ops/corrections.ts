@@ -70,6 +70,11 @@ export async function correctCaller(
 /** The rule that a correction of a limit by name is about. @throws AdminError if it cannot be corrected */
 export function ruleOfLimit(config: Pick<Config, 'limits'>, limit: string, name: string): Rule {
   const rules = limitOf(config, limit)
+  if (rules.some(rule => rule.name === name && rule.atCall))
+    throw new AdminError(
+      'refused',
+      `Rule '${name}' has its numbers from each call, so no other command knows its record. Settle the receipt of the call, or reset the limit with --numbers.`,
+    )
   return settledRule(name, rules) ?? notFound(`The limit '${limit}' has no rule '${name}'.`, name, rules)
 }
 

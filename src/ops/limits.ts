@@ -2,6 +2,7 @@
  * Shows what is left of limits, and resets them: limits by name, and the gateway's rules. `peek`
  * spends nothing, and reports when a request would be admitted.
  */
+
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../config/compile.ts'
 import { isVariantFor, knownPlan, withoutPlans } from '../config/compile-rule.ts'
@@ -53,23 +54,32 @@ export interface Usage {
   debt: number
 }
 
+/** Gives rules the numbers of a call. @throws TypeError */
+type Give = (rules: readonly LimitRule[]) => readonly LimitRule[]
+
+/** Without numbers, nothing is known of rules with `numbers: 'call'`. */
+const leaveOut: Give = rules => rules.filter(({ atCall }) => !atCall)
+
 export const peekLimit = async (
   store: AdminStore,
   config: Pick<Config, 'limits'>,
   name: string,
   identity: LimitIdentity,
-): Promise<RuleStanding[]> => await peek(store, evaluateLimit(store, config, name, identity))
+  give?: Give,
+): Promise<RuleStanding[]> => await peek(store, evaluateLimit(store, config, name, identity, give))
 
-/** The evaluation of a call of a limit by name. */
+/** The evaluation of a call of a limit by name. @param give by default, rules with `numbers: 'call'` are left out */
 export function evaluateLimit(
   store: Pick<AdminStore, 'ruleSets'>,
   config: Pick<Config, 'limits'>,
   name: string,
   identity: LimitIdentity,
+  give = leaveOut,
 ): Evaluation {
   const rules = limitOf(config, name)
   withUsageErrors(() => checkIdentity(name, identity, rules))
-  const bound = rules.filter(isOn).map(rule => boundTo(rule, limitRuleKey(name, rule, identity)))
+  const known = withUsageErrors(() => give(rules))
+  const bound = known.filter(isOn).map(rule => boundTo(rule, limitRuleKey(name, rule, identity)))
   return { ruleSet: store.ruleSets.ofLimit(rules), rules: bound }
 }
 
@@ -79,6 +89,7 @@ export async function resetLimit(
   name: string,
   identity: LimitIdentity,
   rule?: string,
+  give = leaveOut,
 ): Promise<void> {
   const rules = limitOf(config, name)
   withUsageErrors(() => checkIdentity(name, identity, rules))
@@ -89,7 +100,8 @@ export async function resetLimit(
       `The limit '${name}' has no rule '${rule}'.${didYouMean(rule, names)} Rules: ${names.join(', ')}.`,
     )
   }
-  const chosen = rules.filter(each => rule === undefined || each.name === rule)
+  const named = rules.filter(each => rule === undefined || each.name === rule)
+  const chosen = withUsageErrors(() => give(named))
   const bound = chosen.map(each => boundTo(each, limitRuleKey(name, each, identity)))
   await reset(store, bound, targetOf(name, identity), { rules: chosen.map(each => each.name) })
 }

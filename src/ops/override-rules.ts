@@ -9,7 +9,7 @@ import { unitsAtOnce } from '../algorithms/units-at-once.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-numbers.ts'
 import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
-import { compileGatewayRule, type GatewayRule, withNumbers } from '../config/compile-rule.ts'
+import { compileGatewayRule, type GatewayRule, type LimitRule, withNumbers } from '../config/compile-rule.ts'
 import type { CompiledUnits } from '../config/compile-units.ts'
 import { findFreeTag } from '../config/tags.ts'
 import type { Override, OverrideNumbers } from '../store/records.ts'
@@ -42,7 +42,7 @@ export interface RuleTools {
   /** The third number of the algorithm's script, if it depends on the numbers of the rule. */
   thirdNumberOf(algorithm: AlgorithmName): 'burst' | 'step' | undefined
   /** With a rule that is estimated. */
-  mistakesOfSettlement(rule: GatewayRule): Flaw[]
+  mistakesOfSettlement(rule: GatewayRule | LimitRule): Flaw[]
   /** More than the bounds of the numbers. */
   findFlaws?(rule: RuleInput): Flaw[]
   /** How messages name a number. Default: as it is. */

@@ -2,7 +2,7 @@
 import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
 import { descriptionOf } from '../algorithms/index.ts'
-import { luaOf } from '../algorithms/lua-of.ts'
+import { thirdNumberOf } from '../algorithms/lua-of.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfSettlement } from '../config/check/mistakes-of-settlement.ts'
@@ -31,10 +31,7 @@ export { type OverrideInput, type OverrideRules, type OverrideStatus, untilOf } 
 export const ALL_TOOLS: RuleTools = {
   numbersOf: rule => descriptionOf(rule).numbers,
   mistakesOfSettlement,
-  thirdNumberOf(algorithm) {
-    const [, , name] = luaOf(algorithm)!.numbers
-    return name === 'burst' || name === 'step' ? name : undefined
-  },
+  thirdNumberOf,
   nameOf: option => `--${option}`,
   suggest: didYouMean,
   findFlaws(rule) {

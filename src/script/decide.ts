@@ -9,7 +9,8 @@
  *              1: decides, and may spend for up to this many similar requests at once (lease.ts)
  *     ARGV[2]  marks, a letter each. For each identity: 1 if it is part of the request, else 0; then for each of its rules: 0 absent,
  *              e enforced, s shadow, S shadow that no override can enforce
- *     ARGV[3]  the kind of the subject (subject.lua), or ''
+ *     ARGV[3]  the kind of the subject (subject.lua), or ''. Of limits by name: the numbers that the call gives to its rules, in the form of
+ *              overrides in the record of a consumer (overrides.lua), or ''
  *     ARGV[4]  the plan if it is known without the store, because a token or an earlier decision names it; for an opaque key the mode that
  *              the rules are bound for; else ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
@@ -44,7 +45,15 @@ import { withAgreement } from './evaluation.ts'
 import { wantedRequestsOf } from './lease.ts'
 import { MARKS } from './marks.ts'
 import type { RuleSet } from './rule-set-shape.ts'
-import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
+import {
+  checkFields,
+  checkStanding,
+  formatTime,
+  invalidReply,
+  isField,
+  numbersOfCall,
+  placeRules,
+} from './wire.ts'
 
 /** `peek` returns what `decide` would return, and spends nothing. */
 export type DecideVerb = 'decide' | 'peek'
@@ -62,7 +71,7 @@ export function encodeDecide(
   const args: string[] = [
     verbArgument,
     marks,
-    subject?.kind ?? '',
+    subject?.kind ?? numbersOfCall(rules),
     knownBefore(subject, plan),
     formatTime(now),
     ...ruleArguments,
@@ -259,8 +268,9 @@ function applyOverride(
   bound: BoundRule,
   override: AppliedOverride | undefined,
 ): Pick<Verdict, 'rule' | 'mode'> {
-  if (!override) return bound
   const { rule } = bound
+  // A rule that was bound with the numbers of its call has them already.
+  if (!override || rule.ofCall) return bound
   const { limit, burst } = override
   const quota = { ...rule.quota, ...(burst > 0 && { burst }) }
   return { rule: limit > 0 ? { ...rule, limit, quota } : rule, mode: override.mode }

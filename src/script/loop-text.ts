@@ -30,12 +30,14 @@ import {
   assembleScript,
   countRefundOnce,
   forPlan,
+  NUMBERS_OF_CALL,
   RECORDS_OF_REFUND,
   RECORDS_OF_SUBJECT,
   RESOLVE_POINTER,
   replaceUnknownPlan,
-  SETTINGS_OF_REFUND,
+  settingsOfRefund,
   storeRefundOnce,
+  takesNumbers,
 } from './script-text.ts'
 import { declareLife, decodeRecord, INTEGERS, notePause, TTL } from './state-text.ts'
 
@@ -68,6 +70,7 @@ export class LoopText {
       hasSubject ? RESOLVE_POINTER : '',
       this.#fetchValues(),
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
+      takesNumbers(this.#ruleSet) ? NUMBERS_OF_CALL : '',
       this.#applyPlan(hasSubject ? "subject ~= '' and not is_unknown" : undefined),
       hasSubject ? this.#skipRulesOnRequests() : '',
       this.#applyOverrides(hasSubject ? 'overrides_at and not is_unknown' : 'overrides_at', true),
@@ -101,7 +104,7 @@ export class LoopText {
       this.#readMarks(),
       this.#locateKeys(RECORDS_OF_REFUND),
       this.#fetchValues(),
-      SETTINGS_OF_REFUND,
+      settingsOfRefund(takesNumbers(this.#ruleSet)),
       this.#applyPlan(),
       length > 0 ? 'overrides = {}\n' : '',
       this.#applyOverrides('overrides_at', false),

@@ -9,7 +9,8 @@
  *              totals, if the refund has an id
  *     ARGV[1]  when the request was admitted, by the clock of the store (µs)
  *     ARGV[2]  marks as in decide.ts
- *     ARGV[3]  'consumer' if the rules are counted for a consumer, whose overrides then apply; else ''
+ *     ARGV[3]  'consumer' if the rules are counted for a consumer, whose overrides then apply; else ''. Of limits by name: the numbers of the
+ *              call, as in decide.ts
  *     ARGV[4]  the plan under which the request was counted, or ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
  *     ARGV     the arguments of rules as in decide.ts; then for each rule that overrides can change, the limit and burst of the override
@@ -31,6 +32,7 @@ import {
   formatTime,
   invalidReply,
   isField,
+  numbersOfCall,
   placeRules,
   writtenOf,
 } from './wire.ts'
@@ -84,7 +86,7 @@ export function encodeRefund(refund: Refund): ScriptCall {
   const { ruleSet, rules, spentAt, once, consumerKey, plan, now } = refund
   if (once && ruleSet.hasSubject) throw new Error('Only refunds of limits by name can have an id.')
   const { byEntry, keys, marks, ruleArguments } = placeRules(ruleSet, rules)
-  const of = consumerKey === undefined ? '' : 'consumer'
+  const of = consumerKey === undefined ? numbersOfCall(rules) : 'consumer'
   const written = writtenOf(ruleSet, rules, ruleSet.entries.keys())
   const args = [String(spentAt), marks, of, plan ?? '', formatTime(now), ...ruleArguments, ...written]
   for (const refunded of byEntry) args.push(String(refunded?.units ?? 0), String(refunded?.spent ?? 0))

@@ -42,12 +42,14 @@ import {
   assembleScript,
   countRefundOnce,
   forPlan,
+  NUMBERS_OF_CALL,
   RECORDS_OF_REFUND,
   RECORDS_OF_SUBJECT,
   RESOLVE_POINTER,
   replaceUnknownPlan,
-  SETTINGS_OF_REFUND,
+  settingsOfRefund,
   storeRefundOnce,
+  takesNumbers,
 } from './script-text.ts'
 import { UNKNOWN_NUMBERS } from './settle.ts'
 import { ID_LETTERS } from './settle-along.ts'
@@ -136,6 +138,7 @@ class RuleSetText {
       hasSubject ? RESOLVE_POINTER : '',
       this.#fetchValues(),
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
+      takesNumbers(this.#ruleSet) ? NUMBERS_OF_CALL : '',
       this.#applyPlan(hasSubject ? "subject ~= '' and not is_unknown" : undefined),
       hasSubject ? this.#skipRulesOnRequests() : '',
       this.#applyOverrides(
@@ -175,7 +178,7 @@ class RuleSetText {
       ),
       this.#locateKeys(RECORDS_OF_REFUND),
       this.#fetchValues(),
-      SETTINGS_OF_REFUND,
+      settingsOfRefund(takesNumbers(this.#ruleSet)),
       this.#applyPlan(),
       this.#applyOverrides('overrides_at', false, overridable),
       ...overridable.map((rule, i) =>
@@ -223,7 +226,7 @@ class RuleSetText {
       this.#readArguments(undefined),
       this.#locateKeys(RECORDS_OF_REFUND),
       this.#fetchValues(),
-      SETTINGS_OF_REFUND,
+      settingsOfRefund(takesNumbers(this.#ruleSet)),
       this.#applyPlan(),
       ...overridable.map(rule => (tagOfPlan(rule) ? `${tagOfPlan(rule)} = ${rule.tag}\n` : '')),
       this.#applyOverrides('overrides_at', false, overridable),

@@ -63,7 +63,7 @@ function withScripts(shape: RuleSetShape, scriptsOf: ScriptsOf): RuleSet {
   const own = {
     ...shape,
     entryOf(rule: Rule) {
-      const place = places.get(rule.tag)
+      const place = places.get((rule.ofCall?.base ?? rule).tag)
       if (place === undefined) throw new Error(`The rule ${rule.name} is not in this rule set.`)
       return place
     },

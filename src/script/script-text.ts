@@ -50,10 +50,24 @@ export const RECORDS_OF_REFUND = "ARGV[3] == 'consumer' and 1 or 0"
 /** Replaces the consumer in the keys, if only the store knows it. */
 export const RESOLVE_POINTER = `if subject == 'pointer' then\n${POINTER}end\n`
 
-/** Reads the record of the consumer, whose overrides apply to a refund, and the plan. */
-export const SETTINGS_OF_REFUND =
+/** Reads the numbers that a call gives to rules of a limit by name. */
+export const NUMBERS_OF_CALL = "settings = ARGV[3] or ''\noverrides_at = settings ~= '' and 1\n"
+
+/** Reads the record of the consumer, whose overrides apply to a refund, or the numbers of the call, and the plan. */
+export const settingsOfRefund = (ofCall: boolean) =>
   "if ARGV[3] == 'consumer' and values[1] then\nsettings = values[1]\n" +
-  "overrides_at = find(settings, 'override=', 1, true)\nend\nplan = ARGV[4]\n"
+  "overrides_at = find(settings, 'override=', 1, true)\n" +
+  (ofCall ? `elseif ARGV[3] ~= 'consumer' then\n${NUMBERS_OF_CALL}` : '') +
+  'end\nplan = ARGV[4]\n'
+
+/** Whether calls can give numbers to the rules: in a limit by name, nothing else can change them. */
+export const takesNumbers = ({
+  hasSubject,
+  entries,
+}: {
+  hasSubject: boolean
+  entries: readonly { takesOverrides: boolean }[]
+}) => !hasSubject && entries.some(entry => entry.takesOverrides)
 
 /**
  * Replaces the totals of a refund with an id (refund.ts) by what they grow by: ` abc=5 xyz=2`, by the families of rules. Those of rules that

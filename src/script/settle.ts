@@ -16,7 +16,8 @@
  *     KEYS     the record of the consumer if ARGV[3] is 'consumer'; then states, and reservations of the identities that have them
  *     ARGV[1]  ''
  *     ARGV[2]  marks as in decide.ts
- *     ARGV[3]  'consumer' if the rules are counted for a consumer, whose overrides then apply; else ''
+ *     ARGV[3]  'consumer' if the rules are counted for a consumer, whose overrides then apply; else ''. Of limits by name: the numbers of the
+ *              call, as in decide.ts
  *     ARGV[4]  the plan under which the requests were counted, or ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
  *     ARGV     the arguments of rules as in decide.ts; then for each rule with a settlement that overrides can change, the limit and burst of
@@ -52,6 +53,7 @@ import {
   formatTime,
   invalidReply,
   isField,
+  numbersOfCall,
   placeRules,
   writtenOf,
 } from './wire.ts'
@@ -122,7 +124,7 @@ const settledEntries = ({ entries }: RuleSet) =>
 export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests }: Settlement): ScriptCall {
   if (!ruleSet.settle) throw new Error('No rule of this rule set has a settlement.')
   const { keys, marks, ruleArguments } = placeRules(ruleSet, rules)
-  const of = consumerKey === undefined ? '' : 'consumer'
+  const of = consumerKey === undefined ? numbersOfCall(rules) : 'consumer'
   const settled = settledEntries(ruleSet)
   const places = rules.map(({ rule }) => settled.indexOf(ruleSet.entryOf(rule)))
   const written = writtenOf(ruleSet, rules, settled)

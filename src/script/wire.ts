@@ -101,6 +101,10 @@ export function formatHolding(holding: Holding | undefined): string {
   return `${holder} ${epoch} ${started} ${ended}${limit === undefined ? '' : ` ${limit}`}`
 }
 
+/** The numbers that a call gives to its rules, as the record of a consumer has overrides (src/store/records.ts). '': it gives none. */
+export const numbersOfCall = (rules: readonly { rule: Rule }[]): string =>
+  rules.flatMap(({ rule: { ofCall } }) => (ofCall ? `override=${ofCall.override}` : [])).join(' ')
+
 /** A time as an argument; '' for the clock of the store. */
 export const formatTime = (time: number | undefined) => (time === undefined ? '' : String(time))
 
@@ -142,7 +146,7 @@ export const writtenNumbers = (shown: Rule, rule: Rule): string | undefined =>
   shown === rule ? undefined : `${shown.limit},${shown.quota.burst}`
 
 /**
- * For each of the entries that overrides can change: the `written` of its rule, or ''.
+ * For each of the entries that overrides or calls can change: the `written` of its rule, or ''.
  * @param places indexes of entries
  */
 export function writtenOf(
@@ -152,7 +156,8 @@ export function writtenOf(
 ): string[] {
   const overridable = [...places].filter(place => entries[place]!.takesOverrides)
   // A rule with numbers for several plans is in `rules` once for each of them, and only one has spent.
-  return overridable.map(
-    place => rules.find(({ rule, written }) => written && entryOf(rule) === place)?.written ?? '',
+  const known = rules.flatMap(({ rule, written = rule.ofCall?.written }) =>
+    written ? [[entryOf(rule), written] as const] : [],
   )
+  return overridable.map(place => known.find(([entry]) => entry === place)?.[1] ?? '')
 }

@@ -1,12 +1,28 @@
 /** The parts that the generated modules in src/built/ import, both for the gateway and for limits by name. */
 export { windowEnds } from '../algorithms/calendar.ts'
-export { counting as concurrency } from '../algorithms/concurrency.descriptor.ts'
-export { counting as fixedWindow } from '../algorithms/fixed-window.descriptor.ts'
-export { counting as gcra } from '../algorithms/gcra.descriptor.ts'
-export { counting as leakyBucket } from '../algorithms/leaky-bucket.descriptor.ts'
-export { counting as slidingLog } from '../algorithms/sliding-log.descriptor.ts'
-export { counting as slidingWindow } from '../algorithms/sliding-window.descriptor.ts'
-export { counting as tokenBucket } from '../algorithms/token-bucket.descriptor.ts'
+export {
+  counting as concurrency,
+  numbers as concurrencyNumbers,
+} from '../algorithms/concurrency.descriptor.ts'
+export {
+  counting as fixedWindow,
+  numbers as fixedWindowNumbers,
+} from '../algorithms/fixed-window.descriptor.ts'
+export { counting as gcra, numbers as gcraNumbers } from '../algorithms/gcra.descriptor.ts'
+export {
+  counting as leakyBucket,
+  numbers as leakyBucketNumbers,
+} from '../algorithms/leaky-bucket.descriptor.ts'
+export { counting as slidingLog, numbers as slidingLogNumbers } from '../algorithms/sliding-log.descriptor.ts'
+export {
+  counting as slidingWindow,
+  numbers as slidingWindowNumbers,
+} from '../algorithms/sliding-window.descriptor.ts'
+export {
+  counting as tokenBucket,
+  numbers as tokenBucketNumbers,
+} from '../algorithms/token-bucket.descriptor.ts'
+export { mistakesOfSettlement } from '../config/check/mistakes-of-settlement.ts'
 export { compileUnits } from '../config/compile-units.ts'
 export { createLeases } from '../limiter/answers/leases.ts'
 export { createRefusalMemory } from '../limiter/answers/refusals.ts'
@@ -22,3 +38,4 @@ export { createTopCallers } from '../metrics/top-callers.ts'
 export { withMissingParts } from '../not-built.ts'
 export { restoreScript } from '../script/built-scripts.ts'
 export { withReservations } from '../script/reservation-wire.ts'
+export { createGiveNumbers } from './limits/numbers.ts'

@@ -1,6 +1,7 @@
 /** The exports of `sluicegate`: writing a config, and limits by name. */
 export type {
   AddressInput,
+  CallLimitRuleInput,
   ConfigInput,
   CredentialsInput,
   LimitRuleInput,
@@ -24,7 +25,7 @@ export type {
   SkipHook,
 } from '../config/hooks.ts'
 export { type JwtInput, jwt } from '../credentials/jwt.ts'
-export type { Amounts, LimitIdentity, LimitOptions } from './limits/arguments.ts'
+export type { Amounts, CallNumbers, LimitIdentity, LimitOptions, NumbersOfCall } from './limits/arguments.ts'
 export { type CreateLimiterOptions, createLimiter } from './limits/create-limiter.ts'
 export type {
   AcquireOptions,

@@ -13,6 +13,12 @@ const CONFIG: Partial<ConfigInput> = {
     sms: [{ name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 5, period: '1d' }],
     all: [{ name: 'hour', algorithm: 'fixed-window', limit: 2, period: '1h' }],
     llm: [{ name: 'minute', by: ['team'], algorithm: 'gcra', limit: 1000, period: '1m', unit: 'tokens' }],
+    tenant: [
+      {
+        ...{ name: 'quota', by: ['tenant'], algorithm: 'gcra', numbers: 'call' },
+        max: { limit: 10_000, period: '1m' },
+      },
+    ],
     slow: [{ name: 'queue', algorithm: 'leaky-bucket', limit: 20, period: '1s', queue: 5 }],
   },
 }
@@ -249,6 +255,69 @@ describeOnRedis('limits by name over HTTP', (_, kind) => {
     const reply = await api(what, { token, body })
     expect(reply.status).toBe(status)
     expect(reply.body.errors?.[0].pointer).toBe(pointer)
+  })
+
+  describe('with numbers at the call', () => {
+    const numbers = { quota: { limit: 300, period: '1m' } }
+    const body = { identity: { tenant: 't' }, numbers }
+    const both = () => tokenWith(gateway, ['limits:use', 'limits:numbers'])
+
+    it('count by them, give back by the receipt, and are reset with them', async () => {
+      token = await both()
+      const taken = await api('POST limits/tenant', { token, body: { ...body, cost: 20 } })
+      expect(taken.body).toMatchObject({ allowed: true, rules: [{ limit: 300, remaining: 280 }] })
+      expect(taken.body.receipt).toMatchObject({ numbers })
+      const peek = async () => (await api('POST limits/tenant/peek', { token, body })).body.rules[0].remaining
+      expect(await peek()).toBe(280)
+      const { receipt } = taken.body
+      const use = await tokenWith(gateway, ['limits:use:tenant'])
+      await api('POST limits/tenant/refund', { token: use, body: { receipt, cost: 15 } })
+      expect(await peek()).toBe(295)
+      const forged = { ...receipt, numbers: { quota: { limit: 400, period: '1m' } } }
+      expect((await api('POST limits/tenant/refund', { token, body: { receipt: forged } })).status).toBe(400)
+      const reset = await tokenWith(gateway, ['limits:reset', 'limits:numbers'])
+      expect((await api('POST limits/tenant/reset', { token: reset, body })).status).toBe(200)
+      expect(await peek()).toBe(300)
+    })
+
+    it('need the scope limits:numbers in addition to that of the limit, and spend nothing without it', async () => {
+      for (const path of ['', '/peek']) {
+        const refused = await api(`POST limits/tenant${path}`, { token, body })
+        expect(refused).toMatchObject({ status: 403, body: { scope: 'limits:numbers' } })
+        const only = await tokenWith(gateway, ['limits:numbers'])
+        expect((await api(`POST limits/tenant${path}`, { token: only, body })).status).toBe(403)
+        const other = await tokenWith(gateway, ['limits:numbers', 'limits:use:sms'])
+        expect((await api(`POST limits/tenant${path}`, { token: other, body })).status).toBe(403)
+      }
+      const reset = await tokenWith(gateway, ['limits:reset'])
+      expect((await api('POST limits/tenant/reset', { token: reset, body })).status).toBe(403)
+      const unknown = (await tokenWith(gateway, ['limits:use'])).slice(0, -7)
+      expect((await api('POST limits/tenant', { token: unknown, body })).status).toBe(401)
+      token = await both()
+      const peeked = await api('POST limits/tenant/peek', { token, body })
+      expect(peeked.body.rules[0].remaining).toBe(300)
+    })
+
+    it.each([
+      [undefined, '/numbers'],
+      [{ quota: { limit: 300, period: '1s' } }, '/numbers'],
+      [{ quota: { limit: 10_001 } }, '/numbers'],
+      [{ other: { limit: 3 } }, '/numbers'],
+      [{ quota: { limit: 1.5 } }, '/numbers/quota/limit'],
+      [{ quota: { limit: 3, rate: 3 } }, '/numbers/quota/rate'],
+    ])('say what is wrong with %j', async (wrong, pointer) => {
+      token = await both()
+      for (const path of ['', '/peek']) {
+        const reply = await api(`POST limits/tenant${path}`, { token, body: { ...body, numbers: wrong } })
+        expect(reply.status).toBe(400)
+        expect(reply.body.errors[0].pointer).toBe(pointer)
+      }
+      const reply = await api('POST limits/sms', { token, body: { ...account, numbers } })
+      expect(reply.body.errors[0]).toMatchObject({
+        pointer: '/numbers',
+        detail: expect.stringMatching(/from the config/),
+      })
+    })
   })
 
   it('say nothing about a mistake to a caller without a token', async () => {

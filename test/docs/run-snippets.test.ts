@@ -30,6 +30,7 @@ const HONO = blockWith('docs/guard.md', "from 'sluicegate/hono'")
 const LIMITS_CONFIG = blockWith('docs/limits-by-name.md', 'export default defineConfig(')
 const LIMITS_WORKER = blockWith('docs/limits-by-name.md', "from 'cloudflare:workers'")
 const LIMITS_PROCESS = blockWith('docs/limits-by-name.md', 'limiter.acquire(')
+const LIMITS_NUMBERS = blockWith('docs/limits-by-name.md', "limiter.limit('tenant'")
 const LIMITS_QUEUES = blockWith('docs/limits-by-name.md', 'message.retry(')
 const LIMITS_BULLMQ = blockWith('docs/limits-by-name.md', 'moveToDelayed(')
 const CLIENT = blockWith('docs/client.md', 'instanceof LimitError')
@@ -58,7 +59,7 @@ const ADMIN = blockWith('docs/operations.md', 'createAdmin(config')
 const RUN: readonly string[] = [
   ADMIN,
   ...[README_LIMITER, GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
-  ...[LIMITS_QUEUES, LIMITS_BULLMQ, CLIENT, CLIENT_LIMITER, PAUSE],
+  ...[LIMITS_NUMBERS, LIMITS_QUEUES, LIMITS_BULLMQ, CLIENT, CLIENT_LIMITER, PAUSE],
   ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_UNITS, BINDING_REFUND],
   ...[BINDING_GATEWAY, BINDING_TYPES, TRUSTED_CALL, BINDING_TOML, TRUSTED_TOML, ASSETS_TOML],
 ]
@@ -274,6 +275,17 @@ describe('the snippets work on Node', () => {
     expect(admitted).toBeGreaterThanOrEqual(10)
     expect(log.mock.calls).toEqual([[expect.stringMatching(/^Try again in [1-9]\d* ms\.$/)]])
     expect(await handle('bob')).toBe(true)
+  })
+
+  it('docs/limits-by-name.md, with numbers at the call: admits as many as the call says', async () => {
+    const start = "import { createLimiter } from 'sluicegate'\nimport config from './sluice.config.ts'"
+    const { allowed, limiter, numbers } = await importFrom({
+      'numbers.ts': `${start}\nexport const limiter = createLimiter(config)\n${LIMITS_NUMBERS}export { allowed, numbers }`,
+      'sluice.config.ts': LIMITS_CONFIG,
+    })
+    expect(allowed).toBe(true)
+    const { rules } = await limiter.peek('tenant', { tenant: '42' }, { numbers })
+    expect(rules).toMatchObject([{ name: 'quota', limit: 300 }])
   })
 
   it('docs/limits-by-name.md, in a process: waits for a free unit, and gives it back', async () => {

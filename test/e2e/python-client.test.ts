@@ -45,6 +45,7 @@ def hold(limits):
 run("held", hold)
 run("not-held", hold)
 run("away", lambda limits: limits.wait_for("sms", timeout=30)["allowed"])
+run("numbers", lambda limits: limits.decide("sms", numbers={"quota": {"limit": 300, "period": "1m"}})["allowed"])
 run("forbidden", lambda limits: limits.resume("sms"))
 print(json.dumps(results))
 `
@@ -77,6 +78,7 @@ const REPLIES: Record<string, Reply[]> = {
   held: [allowed({ renewWithinMs: 150 })],
   'not-held': [allowed()],
   away: ['none', outage('unknown'), { status: 200, body: { allowed: false } }, allowed()],
+  numbers: [allowed()],
   forbidden: [{ status: 403, body: {} }],
 }
 
@@ -135,6 +137,12 @@ describe.skipIf(!hasPython)(`sluice.py${hasPython ? '' : ' (skipped: python3 is 
       { identity, retryAfter: 'Wed, 21 Oct 2026 07:28:00 GMT' },
       { identity, forMs: 1500 },
     ])
+  })
+
+  it('sends the numbers of the call', () => {
+    expect(results.numbers).toBe(true)
+    const numbers = { quota: { limit: 300, period: '1m' } }
+    expect(requests.find(({ call }) => call === 'numbers')!.body).toEqual({ identity: {}, cost: 1, numbers })
   })
 
   it('gives units back whose decision arrives late, and asks again', () => {

@@ -1,5 +1,6 @@
 /** `reserve` and `settle` of limits by name: in one process, in several, and through receipts. */
 import { beforeEach, describe, expect, it } from 'vitest'
+import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import type { Limiter, ReservedDecision, SettledDecision } from '../../src/set-ups/limits/limiter-shape.ts'
@@ -44,7 +45,7 @@ describeOnRedisEngine('a reservation of a limit by name', fresh => {
         units: { tokens: { estimate: 1 } },
         limits: {
           llm: [
-            { name: 'year', unit: 'tokens', algorithm, limit: 1000, period: '366d' },
+            { name: 'year', unit: 'tokens', algorithm, limit: 1000, period: '366d' } as LimitRuleInput,
             { name: 'calls', algorithm: 'fixed-window', limit: 100, period: '1h' },
           ],
         },
@@ -342,7 +343,7 @@ describe('a wrong argument', () => {
     )
     await expect(limiter.reserve('llm', TEAM, { amounts: { token: 1 } })).rejects.toThrow("no unit 'token'")
     await expect(limiter.reserve('llm', TEAM, { tokens: 1 } as object)).rejects.toThrow(
-      "reserve has no option 'tokens'. Options: cost, amounts.",
+      "reserve has no option 'tokens'. Options: cost, amounts, numbers.",
     )
     await expect(limiter.reserve('plain')).rejects.toThrow(
       "The limit 'plain' reserves nothing: no rule counts a unit of the config. Use limit('plain').",

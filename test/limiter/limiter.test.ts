@@ -532,7 +532,7 @@ describeOnRedisEngine('a limit by name', fresh => {
   )
 
   const COST = 'Use a whole number from 0 to 1000000000, or an object with one for each rule.'
-  const OPTIONS = 'Use an object with any of these: cost, amounts.'
+  const OPTIONS = 'Use an object with any of these: cost, amounts, numbers.'
   const OF_ACCOUNT = "The limit 'zendesk' counts by account:"
 
   it.each<[Call, string]>([
@@ -555,8 +555,8 @@ describeOnRedisEngine('a limit by name', fresh => {
       `cost is ${shown}. ${COST}`,
     ]),
     [['crawler', {}, { cost: { second: 5n } }], 'second is 5n. Use a whole number from 0 to 1000000000.'],
-    [['crawler', {}, { costs: 5 }], "limit has no option 'costs'. Options: cost, amounts."],
-    [['crawler', {}, { delta: 5 }], "limit has no option 'delta'. Options: cost, amounts."],
+    [['crawler', {}, { costs: 5 }], "limit has no option 'costs'. Options: cost, amounts, numbers."],
+    [['crawler', {}, { delta: 5 }], "limit has no option 'delta'. Options: cost, amounts, numbers."],
     [['crawler', {}, 'x'], `The options of limit are 'x'. ${OPTIONS}`],
     [['crawler', {}, 5], `The options of limit are 5. ${OPTIONS}`],
     [['crawler', {}, null], `The options of limit are null. ${OPTIONS}`],
@@ -595,8 +595,8 @@ describeOnRedisEngine('a limit by name', fresh => {
         .replace('of limit are', `of ${method} are`)
         .replace(/^limit has/, `${method} has`)
         .replace(
-          /(Options|these): cost, amounts\./,
-          method === 'limit' ? '$&' : '$1: cost, amounts, timeoutMs, signal.',
+          /(Options|these): cost, amounts, numbers\./,
+          method === 'limit' ? '$&' : '$1: cost, amounts, numbers, timeoutMs, signal.',
         )
       await expect(limiter[method](...(args as unknown as [string]))).rejects.toThrow(new TypeError(expected))
     }
@@ -613,9 +613,9 @@ describeOnRedisEngine('a limit by name', fresh => {
     [
       'acquire',
       ['crawler', {}, { timeout: 5 }],
-      "acquire has no option 'timeout'. Options: cost, amounts, timeoutMs, signal.",
+      "acquire has no option 'timeout'. Options: cost, amounts, numbers, timeoutMs, signal.",
     ],
-    ['reset', ['crawler', {}, { rules: 'day' }], "reset has no option 'rules'. Options: rule."],
+    ['reset', ['crawler', {}, { rules: 'day' }], "reset has no option 'rules'. Options: rule, numbers."],
     [
       'peek',
       ['zendesk', null],

@@ -18,7 +18,7 @@ import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 import { describe, expect, it } from 'vitest'
-import type { ApiRoutes, ConfigInput } from '../../src/config/check/schema.ts'
+import type { ApiRoutes, ConfigInput, LimitRuleInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
 import { probeRuleSet } from '../../src/limiter/probe.ts'
 import { buildWorker, builtFiles, workerModule } from '../../src/node/build-worker.ts'
@@ -635,13 +635,30 @@ describe('limits by name', () => {
   it('come in an order in which many of them compress well', () => {
     const algorithms = ['gcra', 'fixed-window', 'sliding-window', 'token-bucket', 'sliding-log'] as const
     const ruleOf = (i: number) =>
-      ({ name: `rule-${i}`, algorithm: algorithms[i % 5]!, period: '1m' }) as const
-    const limits = Object.fromEntries(
-      Array.from({ length: 40 }, (_, i) => [`limit-${i}`, [{ ...ruleOf(i), limit: 10 + i }]]),
-    )
+      ({ name: `rule-${i}`, algorithm: algorithms[i % 5]!, period: '1m', limit: 10 + i }) as LimitRuleInput
+    const limits = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`limit-${i}`, [ruleOf(i)]]))
     const text = builtFiles(configOf({ rules: [second], limits })).get('limits.generated.ts')!
     // They take 14.8 kB, and 29.4 kB in the order of the config.
     expect(gzipSync(text).length).toBeLessThan(18_000)
+  })
+
+  it('come with what checks the numbers of calls, if calls give any', () => {
+    const tenant = [
+      {
+        name: 'quota',
+        algorithm: 'gcra' as const,
+        numbers: 'call' as const,
+        max: { limit: 9, period: '1s' as const },
+      },
+    ]
+    const files = (limits: ConfigInput['limits']) =>
+      builtFiles(configOf({ rules: [second], limits, api: { routes: ['limits'] } }))
+    for (const name of ['worker.generated.ts', 'binding.generated.ts']) {
+      expect(files({ tenant }).get(name)).toMatch(
+        / createGiveNumbers,\n +ruleNumbers: { 'gcra': { numbers: gcraNumbers/,
+      )
+      expect(files(LIMITS).get(name)).not.toContain('createGiveNumbers')
+    }
   })
 
   it('are refused at creation if the build did not include them', () => {

@@ -24,6 +24,15 @@ const CONFIG: Partial<ConfigInput> = {
     steady: [{ name: 'pace', algorithm: 'gcra', limit: 1, period: '700ms' }],
     exports: [{ name: 'at-once', by: ['account'], algorithm: 'concurrency', limit: 1, ttl: '3s' }],
     imports: [{ name: 'at-once', by: ['account'], algorithm: 'concurrency', limit: 1, ttl: '1h' }],
+    tenant: [
+      {
+        name: 'quota',
+        by: ['tenant'],
+        algorithm: 'gcra',
+        numbers: 'call',
+        max: { limit: 100, period: '1s' },
+      },
+    ],
     llm: [{ name: 'day', algorithm: 'fixed-window', limit: 1000, period: '300d', unit: 'tokens' }],
   },
 }
@@ -200,6 +209,27 @@ describe('limits take and refund', () => {
   })
 })
 
+describe('numbers at the call', () => {
+  const quota = ['tenant', '--by', 'tenant=42', '--numbers', 'quota=50/1d,burst=5']
+
+  it('are those of the option', TIMED, async () => {
+    expect((await limits('take', ...quota, '--cost', '2')).stdout).toContain('quota has 3 left')
+    expect((await limits('acquire', ...quota, '--timeout', '1s', '--', 'echo', 'runs')).stdout).toBe('runs\n')
+    expect((await limits('take', ...quota, '--cost', '3')).code).toBe(75)
+    const [first] = JSON.parse((await limits('peek', ...quota, '--json')).stdout).rules
+    expect(first).toMatchObject({ limit: 50, burst: 5, remaining: 2 })
+    expect((await limits('reset', ...quota, '--yes')).code).toBe(0)
+    expect((await limits('take', ...quota)).stdout).toContain('quota has 4 left')
+    const missing = await limits('take', 'tenant', '--by', 'tenant=42')
+    expect([missing.code, missing.stderr]).toEqual([
+      2,
+      expect.stringContaining("numbers of 'quota' from each call"),
+    ])
+    const wrong = await limits('peek', 'tenant', '--by', 'tenant=42', '--numbers', 'quota')
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('Use the form rule=limit/period')])
+  })
+})
+
 describe('by the HTTP API', () => {
   const gateway = useGateway()
   let server: ReturnType<typeof serve>
@@ -229,6 +259,19 @@ describe('by the HTTP API', () => {
     const variables = { SLUICE_API_TOKEN: token, SLUICE_API_URL: url }
     byApi = (verb, ...args) => runProcess(['limits', verb!, ...args], variables)
     startByApi = (verb, ...args) => startWith(variables, ['limits', verb!, ...args])
+  })
+
+  it('takes with numbers of the call, with the scope for them', TIMED, async () => {
+    const quota = ['tenant', '--by', 'tenant=42', '--numbers', 'quota=50/1d']
+    expect((await byApi('take', ...quota)).stderr).toContain('limits:numbers')
+    const variables = {
+      SLUICE_API_TOKEN: await tokenWith(gateway, ['limits:use', 'limits:numbers']),
+      SLUICE_API_URL: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    }
+    const taken = await runProcess(['limits', 'take', ...quota, '--cost', '2'], variables)
+    expect(taken.stdout).toContain('quota has 48 left')
+    const peeked = await runProcess(['limits', 'peek', ...quota, '--json'], variables)
+    expect(JSON.parse(peeked.stdout).rules).toMatchObject([{ limit: 50, remaining: 48 }])
   })
 
   it('does the same', TIMED, async () => {

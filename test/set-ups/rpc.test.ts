@@ -123,14 +123,14 @@ describe.each([
   it('report how to name a limit if a key alone could mean several', async () => {
     expect(await call('/limit-by-key/ambiguous')).toEqual({
       error:
-        'limit({ key }) does not say which limit. Name one (signups, mails, drafts, exports, llm) in the props of the binding: { "limit": "signups" }.',
+        'limit({ key }) does not say which limit. Name one (signups, mails, drafts, exports, llm, tenant) in the props of the binding: { "limit": "signups" }.',
     })
   })
 
   it('report that the binding names a limit that the config does not have', async () => {
     expect(await call('/limit-by-key/inherited')).toEqual({
       error:
-        "The props of the binding name the limit '__proto__', which the config does not have. Limits: signups, mails, drafts, exports, llm.",
+        "The props of the binding name the limit '__proto__', which the config does not have. Limits: signups, mails, drafts, exports, llm, tenant.",
     })
   })
 
@@ -205,6 +205,13 @@ describe.each([
     expect(await call('/refund/twice')).toBe(8)
   })
 
+  it('take the numbers of the call, which the receipt keeps', async () => {
+    expect(await call('/numbers')).toMatchObject({ rules: [{ name: 'quota', limit: 300, remaining: 295 }] })
+    expect(await call('/numbers/missing')).toMatchObject({
+      error: expect.stringMatching(/^The limit 'tenant' has the numbers of 'quota' from each call/),
+    })
+  })
+
   it('give back what acquire has spent, apart from the units in flight', async () => {
     expect(await call('/refund/units')).toMatchObject({
       receipt: { limit: 'drafts', identity: { account: '/refund/units' }, costs: { day: 3 } },
@@ -264,7 +271,7 @@ describe.each([
 
   it('name the limit that does not exist, and the limits of the config', async () => {
     expect(await call('/limit/unknown')).toEqual({
-      error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports, llm.",
+      error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports, llm, tenant.",
     })
   })
 
@@ -285,7 +292,7 @@ describe.each([
 
   it('hold nothing if acquire throws', async () => {
     expect(await call('/acquire/throws')).toEqual({
-      error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports, llm.",
+      error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports, llm, tenant.",
     })
   })
 

@@ -5,7 +5,7 @@
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { type Config, compileConfig } from '../compile.ts'
 import { credentialMethodsOf } from '../compile-credentials.ts'
-import { compileGatewayRule, compileLimitRule } from '../compile-rule.ts'
+import { compileGatewayRule, compileLimitRule, withMax } from '../compile-rule.ts'
 import * as SHEDDING_COMPILER from '../compile-shedding.ts'
 import { compileUnits, unitsOf } from '../compile-units.ts'
 import { ConfigError, type Mistake } from '../config-error.ts'
@@ -67,14 +67,16 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
       'rules',
     ),
     ...written.flatMap((rule, i) => mistakesOfGatewayRule(rule, rules[i]!, `rules[${i}]`, config)),
-    ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => {
+    ...Object.entries(config.limits ?? {}).flatMap(([name, written]) => {
       const path = `limits.${name}`
-      const compiled = set.map(rule => ofLimitRule(compileLimitRule(rule, ALL_ALGORITHMS)))
-      return [
+      const set = written.map(withMax)
+      const compiled = written.map(rule => ofLimitRule(compileLimitRule(rule, ALL_ALGORITHMS)))
+      const mistakes = [
         ...mistakesOfSet(set, path),
         ...mistakesOfReserving(compiled, path),
         ...set.flatMap((rule, i) => mistakesOfLimitRule(rule, compiled[i]!, `${path}[${i}]`, config)),
       ]
+      return mistakes.map(mistake => ({ ...mistake, path: pathInMax(mistake.path, written) }))
     }),
     ...mistakesOfFailOpen(config),
     ...mistakesOfUnits(config),
@@ -95,6 +97,12 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
 export function checkedConfig(input: unknown): Config {
   return compileConfig(checkConfig(input), ALL_ALGORITHMS, { ...SHEDDING_COMPILER, compileUnits })
 }
+
+/** The path of a number that is in `max` of a rule. */
+const pathInMax = (path: string, rules: readonly object[]): string =>
+  path.replace(/\[(\d+)\]\.(limit|period|burst|queue)$/, (whole, i, key) =>
+    'max' in rules[i]! ? `[${i}].max.${key}` : whole,
+  )
 
 /** Two checks of a number can have the same message, which is shown once. */
 function withoutRepeats(mistakes: readonly Mistake[]): Mistake[] {

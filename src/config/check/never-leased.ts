@@ -1,6 +1,6 @@
 /** Finds valid lease settings that have no effect, because no request is ever served from the lease. `check` warns about them. */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
-import { canBeLeased } from '../compile-rule.ts'
+import { canBeLeased, withMax } from '../compile-rule.ts'
 import { hasVariableCost } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
 import { needsCredential, needsToken } from '../identity-parts.ts'
@@ -14,7 +14,7 @@ export function findUnusedLeases({ lease, rules = [], limits = {}, shedding }: C
   const leases = rules.filter(hasLease)
   return [
     ...(shedding?.fleetUsage && leases.length > 0 ? [warnAboutFleet(leases)] : []),
-    ...(lease ? findUnusedDefault([...rules, ...Object.values(limits).flat()]) : []),
+    ...(lease ? findUnusedDefault([...rules, ...Object.values(limits).flat().map(withMax)]) : []),
     ...groupWarnings(
       rules.flatMap((rule, i) => {
         if (hasLease(rule) || !isAlwaysCounted(rule)) return []

@@ -25,8 +25,13 @@ export type NumbersInput = {
 /** A rule of the gateway. */
 export type RuleInput = v.InferInput<typeof rule>
 
-/** A rule of a limit by name (`limits`). */
-export type LimitRuleInput = v.InferInput<typeof limitRule>
+/** A rule of a limit by name (`limits`) that has its numbers in the config. */
+export type LimitRuleInput = v.InferInput<typeof fixedLimitRule>
+
+/** One whose numbers each call gives. */
+export type CallLimitRuleInput = {
+  [Name in AlgorithmName]: v.InferInput<v.StrictObjectSchema<CallRuleEntries<Name>, undefined>>
+}[AlgorithmName]
 
 /** The `adaptive` setting of a rule. Undefined: its limit is fixed. */
 export const adaptiveOf = (rule: RuleInput) => ('adaptive' in rule ? rule.adaptive : undefined)
@@ -176,6 +181,8 @@ const limitOnly = {
 
 const RULE =
   "is not a rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }."
+const CALL_RULE =
+  "is not a rule. Write { name: 'quota', algorithm: 'gcra', numbers: 'call', max: { limit: 10000, period: '1m' } }."
 const LIMIT_RULE = "is not a rule. Write { name: 'second', algorithm: 'gcra', limit: 10, period: '1s' }."
 
 type RuleEntries<Own, OfConcurrency, Name extends AlgorithmName> = typeof named &
@@ -203,11 +210,12 @@ function ruleOf<const Own extends v.ObjectEntries, const OfConcurrency extends v
     return settings({ ...named, ...own, ...algorithmEntries(algorithm), ...more, ...modes, ...leasing }, fix)
   })
   return v.variant('algorithm', variants as unknown as RuleVariant<Own, OfConcurrency>[], issue =>
-    issue.expected === 'Object'
-      ? fix
-      : `is not an algorithm.${didYouMean(issue.input, ALGORITHM_NAMES)} Use ${ALGORITHMS}.`,
+    issue.expected === 'Object' ? fix : unknownAlgorithm(issue.input),
   )
 }
+
+const unknownAlgorithm = (input: unknown) =>
+  `is not an algorithm.${didYouMean(input, ALGORITHM_NAMES)} Use ${ALGORITHMS}.`
 
 const ALGORITHMS = listed(
   ALGORITHM_NAMES.map(algorithm => `'${algorithm}'`),
@@ -215,4 +223,42 @@ const ALGORITHMS = listed(
 )
 
 export const rule = ruleOf(gatewayOnly, concurrencyOnly, RULE)
-export const limitRule = ruleOf(limitOnly, {}, LIMIT_RULE)
+const fixedLimitRule = ruleOf(limitOnly, {}, LIMIT_RULE)
+
+/** The parameters that a call gives. All others stay in the rule. */
+const OF_CALL = ['limit', 'period', 'burst', 'queue'] as const
+type OfCall = (typeof OF_CALL)[number]
+
+const MAX = "is not an object. Write the most that a call may ask for, as in { limit: 10000, period: '1m' }."
+
+const ofCall = {
+  /** `'call'`: each call gives the numbers (docs/limits-by-name.md#numbers-at-the-call). Default: they are in the rule. */
+  numbers: v.literal('call', "is not where numbers come from. Write 'call', or leave it out."),
+}
+
+type CallRuleEntries<Name extends AlgorithmName> = typeof named &
+  typeof limitOnly &
+  Omit<AlgorithmEntries<Name>, OfCall> &
+  typeof ofCall & {
+    /** With `numbers: 'call'`: the most that a call may ask for. No call gets more in a period, a higher rate, or more at once. */
+    max: v.StrictObjectSchema<Pick<AlgorithmEntries<Name>, OfCall & keyof AlgorithmEntries<Name>>, undefined>
+  } & typeof modes &
+  typeof leasing
+
+const callLimitRule = v.variant(
+  'algorithm',
+  ALGORITHM_NAMES.map(algorithm => {
+    const entries = Object.entries<v.GenericSchema>(algorithmEntries(algorithm))
+    const isOfCall = ([name]: [string, unknown]) => (OF_CALL as readonly string[]).includes(name)
+    const max = settings(Object.fromEntries(entries.filter(isOfCall)), MAX)
+    const others = Object.fromEntries(entries.filter(entry => !isOfCall(entry)))
+    return settings({ ...named, ...limitOnly, ...others, ...ofCall, max, ...modes, ...leasing }, CALL_RULE)
+  }) as never[],
+  ({ input }) => unknownAlgorithm(input),
+) as unknown as v.GenericSchema<CallLimitRuleInput>
+
+export const limitRule = v.lazy(input =>
+  typeof input === 'object' && input !== null && ('numbers' in input || 'max' in input)
+    ? callLimitRule
+    : fixedLimitRule,
+) as v.GenericSchema<LimitRuleInput | CallLimitRuleInput>

@@ -15,6 +15,7 @@ import { type MetricsInput, metrics } from './metrics-schema.ts'
 import { addressRanges } from './range-schema.ts'
 import { type RouteInput, route } from './route-schema.ts'
 import {
+  type CallLimitRuleInput,
   type LimitRuleInput,
   limitRule,
   type OnStoreFailure,
@@ -32,6 +33,7 @@ export type {
   ApiInput,
   ApiRoutes,
   BreakerInput,
+  CallLimitRuleInput,
   CorsInput,
   CredentialsInput,
   Duration,

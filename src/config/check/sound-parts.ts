@@ -141,6 +141,7 @@ const DEPENDS_ON: readonly [mistake: RegExp, on: RegExp][] = [
 /** Settings of one entry that are checked against each other. An invalid one does not affect the mistakes of another group. */
 const GROUPS = [
   ['algorithm', 'limit', 'period', 'timeZone', 'start', 'burst', 'queue', 'ttl', 'cost', 'plans', 'adaptive'],
+  ['algorithm', 'max'],
   ['unit', 'countIf', 'algorithm', 'on', 'cost', 'lease'],
   ['unit', 'limit', 'burst', 'period'],
   ['mode', 'enforce', 'candidateFor'],

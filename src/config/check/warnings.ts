@@ -12,7 +12,7 @@ import { findUncovered } from './coverage.ts'
 import { warningsOfUnits } from './mistakes-of-units.ts'
 import { findUnusedLeases } from './never-leased.ts'
 import { findRulesThatNeverRefuse } from './never-refuses.ts'
-import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
+import type { CallLimitRuleInput, LimitRuleInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
 /** A path and a message, as in a mistake. */
@@ -54,7 +54,7 @@ export function warningsOf(config: ConfigInput): Warning[] {
 const SHORT_TTL_MS = 5000
 
 /** Warns about units in flight that end while their isolate is only busy. */
-function warningsOfTtl(rule: RuleInput | LimitRuleInput, path: string): Warning[] {
+function warningsOfTtl(rule: RuleInput | LimitRuleInput | CallLimitRuleInput, path: string): Warning[] {
   const ttl = rule.algorithm === 'concurrency' ? rule.ttl : undefined
   if (ttl === undefined || milliseconds(ttl) >= SHORT_TTL_MS) return []
   const message = `'${ttl}' is short: an event loop can be busy for as long, and then renews no units. Meanwhile others are admitted in their place, so that more than the limit are in flight. Use '5s' or more, unless units of a process that has died must be free sooner.`

@@ -171,7 +171,9 @@ export function answerKeyOf(
   caller?: Pick<Evaluation, 'subject' | 'plan'>,
 ): string {
   let answerKey = caller ? callerKeyOf(caller) : 'anyone'
-  for (const { rule, key, mode, role } of rules) answerKey += `\n${rule.name} ${mode} ${role} ${key}`
+  // What was answered under other numbers of a call says nothing.
+  for (const { rule, key, mode, role } of rules)
+    answerKey += `\n${rule.name} ${mode} ${role} ${rule.ofCall?.written ?? ''} ${key}`
   return answerKey
 }
 

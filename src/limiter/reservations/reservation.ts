@@ -120,7 +120,8 @@ export const amountsOf = ({ rules }: Reservation, actualOf: ActualOf | undefined
 /** Reservations with the same key are settled in one call: the same rules, overrides, identities, plan and consumer. Keys contain no line break. */
 export function callKeyOf({ rules, plan = '', consumerKey = '' }: Reservation): string {
   let key = `${plan}\n${consumerKey}`
-  for (const { rule, key: stateKey, written = '' } of rules) key += `\n${rule.tag} ${written} ${stateKey}`
+  for (const { rule, key: stateKey, written = rule.ofCall?.written ?? '' } of rules)
+    key += `\n${rule.tag} ${written} ${stateKey}`
   return key
 }
 

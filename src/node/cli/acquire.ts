@@ -4,13 +4,13 @@ import { Command, InvalidArgumentError } from 'commander'
 import { formatWait, parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { timeWithSeconds } from '../../ops/times.ts'
-import type { CostOptions } from '../../set-ups/limits/arguments.ts'
+import type { CallNumbers, CostOptions } from '../../set-ups/limits/arguments.ts'
 import { addStoreOptions, openStore, type StoreFlags } from './administration.ts'
 import { parseUnits } from './arguments.ts'
 import { ExitWith } from './exit-with.ts'
 import { withExamples } from './help.ts'
 import { callsByStore, type DecisionDocument, type LimitCall, type LimitCalls } from './limit-calls.ts'
-import { addLimit, identityText } from './limit-target.ts'
+import { addLimit, addNumbers, identityText } from './limit-target.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { note, print } from './output.ts'
 import { type CommandEnd, runCommand } from './run-command.ts'
@@ -26,6 +26,7 @@ export interface Lost {
 export interface CallFlags extends StoreFlags {
   by?: Record<string, string>
   cost?: CostOptions
+  numbers?: CallNumbers
   timeout?: number
   receipt?: string
 }
@@ -35,7 +36,7 @@ Exit code: that of the command (126 and 127 as in shells); 75 if it may not run 
 
 export const acquireCommand = (load: ConfigLoader) =>
   withExamples(
-    addCost(addLimit(addStoreOptions(new Command('acquire'))))
+    addNumbers(addCost(addLimit(addStoreOptions(new Command('acquire')))))
       .summary('wait for a limit, and run a command')
       .description(
         'Wait for a turn under a limit by name, and run a command. Units in flight are held as long as it runs.',
@@ -53,7 +54,7 @@ export const acquireCommand = (load: ConfigLoader) =>
 
 export const takeCommand = (load: ConfigLoader) =>
   withExamples(
-    addCost(addLimit(addStoreOptions(new Command('take'))))
+    addNumbers(addCost(addLimit(addStoreOptions(new Command('take')))))
       .summary('decide once, and spend')
       .description('Decide once under a limit by name, and spend. The exit code is 75 if it refuses.')
       .action(async (limit: string, flags: CallFlags) => take(await callsOf(load, flags), limit, flags)),
@@ -134,7 +135,10 @@ function receiptIn(json: string): unknown {
   }
 }
 
-const callOf = (limit: string, { by = {}, cost = {} }: CallFlags): LimitCall => ({ limit, by, ...cost })
+const callOf = (limit: string, { by = {}, cost = {}, numbers }: CallFlags): LimitCall => ({
+  ...{ limit, by, ...cost },
+  ...(numbers && { numbers }),
+})
 
 const nameOf = ({ limit, by }: LimitCall) => `Limit '${limit}'${identityText(by)}`
 

@@ -230,17 +230,20 @@ const COMMANDS: Readonly<Record<string, Run>> = {
 
   'limits peek': async (api, flags, limit) => {
     const { name, identity } = limitOf('peek', flags, limit)
-    const document = await api.call<object>('peek', { params: { name }, body: { identity } })
+    const document = await api.call<object>('peek', {
+      params: { name },
+      body: { identity, numbers: flags.numbers },
+    })
     print(flags, document, () => documentText(document))
   },
 
   'limits reset': async (api, flags, limit) => {
     const { name, identity } = limitOf('reset', flags, limit)
-    const { rule } = flags
+    const { rule, numbers } = flags
     const whole = `limit '${name}'${identityText(identity)}`
     const what = rule ? `rule '${rule}' of ${whole}` : whole
     await mustConfirm(`Reset ${what}?`, flags)
-    await api.call('reset', { params: { name }, body: { identity, rule }, ...reasonOf(flags) })
+    await api.call('reset', { params: { name }, body: { identity, rule, numbers }, ...reasonOf(flags) })
     print(flags, limitResetDocument(name, identity, rule), () => `Reset ${what}.`)
   },
 

@@ -2,6 +2,7 @@
 
 import { AdminError } from '../../ops/admin-error.ts'
 import type { Bound } from '../../ops/stats-bounds.ts'
+import type { CallNumbers } from '../../set-ups/limits/arguments.ts'
 import type { SignedFlags, StoreFlags } from './administration.ts'
 import type { ApiClient } from './api-client.ts'
 
@@ -22,6 +23,7 @@ export interface Flags extends StoreFlags, Omit<SignedFlags, 'by'> {
   removeStale?: boolean
   share?: number
   rule?: string
+  numbers?: CallNumbers
   /** Of `stats`: how far back (ms). Of `audit`: a time. */
   since?: number | Date
   shadow?: boolean

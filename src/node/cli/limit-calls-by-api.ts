@@ -71,18 +71,19 @@ export function callsByApi(
   /** The units have ended, because the API was away or this machine slept. Takes the same again, if there is room. */
   async function retake(call: LimitCall, { rules }: ApiDecision): Promise<void> {
     const { held } = receipt!
+    const { limit, by, numbers } = call
     const cost = Object.fromEntries(rules.map(({ name }) => [name, held[name] ?? 0]))
-    const again = await decide({ limit: call.limit, by: call.by }, { cost, hold: true })
+    const again = await decide({ limit, by, ...(numbers && { numbers }) }, { cost, hold: true })
     if (again.renewWithinMs) receipt = again.receipt as HeldReceipt
     else onLost('The units were not renewed in time.')
   }
 
   return {
     async take(call) {
-      const { limit, by } = call
+      const { limit, by, numbers } = call
       const { rules } = await api.call<ApiDecision>('peek', {
         params: { name: limit },
-        body: { identity: by },
+        body: { identity: by, numbers },
       })
       if (rules.some(({ inFlight }) => inFlight)) throw cannotTake(limit)
       return shown(await decide(call))

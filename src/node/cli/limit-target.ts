@@ -1,8 +1,9 @@
 /** What a command of `npx sluicegate limits` is about: a limit by name and an identity, or a caller of the gateway. */
-import type { Command } from 'commander'
+import { type Command, InvalidArgumentError } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { CallerIdentity } from '../../ops/caller-identity.ts'
 import { parseConsumerName, parseMode } from '../../ops/names.ts'
+import type { CallNumbers } from '../../set-ups/limits/arguments.ts'
 import { parsePart } from './arguments.ts'
 
 export interface TargetFlags {
@@ -11,6 +12,7 @@ export interface TargetFlags {
   address?: string
   mode?: string
   plan?: string
+  numbers?: CallNumbers
 }
 
 export const addTarget = (command: Command) =>
@@ -30,6 +32,29 @@ export const addLimit = (command: Command) =>
   command
     .argument('<limit>', 'name of a limit in the config')
     .option('--by <part=value>', 'value of a part, such as account=42; once for each part', parsePart)
+
+/** The option of commands that use a limit whose numbers each call gives. */
+export const addNumbers = (command: Command) =>
+  command.option(
+    '--numbers <rule=limit/period>',
+    "numbers for a rule with numbers: 'call', such as quota=300/1m or quota=300/1m,burst=50; once for each rule",
+    parseNumbers,
+  )
+
+function parseNumbers(text: string, others: CallNumbers = {}): CallNumbers {
+  const [, rule, limit, period, atOnce, units] =
+    /^([\w-]+)=(\d{1,10})(?:\/([^,]+))?(?:,(burst|queue)=(\d{1,10}))?$/.exec(text) ?? []
+  if (!rule)
+    throw new InvalidArgumentError(
+      'Use the form rule=limit/period, such as quota=300/1m or quota=300/1m,burst=50.',
+    )
+  const numbers = {
+    limit: Number(limit),
+    ...(period && { period }),
+    ...(atOnce && { [atOnce]: Number(units) }),
+  }
+  return { ...others, [rule]: numbers }
+}
 
 export type Target = { kind: 'limit'; name: string } | { kind: 'caller' }
 

@@ -10,6 +10,7 @@ import { FLEET_USAGE, isShared, WORKER_UTILIZATION } from '../../config/compile-
 import { formatWait, parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
+import { giving } from '../../ops/call-numbers.ts'
 import { namesOf, optionFor, rulesByMore } from '../../ops/caller-identity.ts'
 import {
   atOnceDocument,
@@ -47,6 +48,7 @@ import { correctCommand } from './corrections.ts'
 import { withExamples } from './help.ts'
 import {
   addLimit,
+  addNumbers,
   addTarget,
   callerText,
   identityText,
@@ -72,7 +74,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
     )
     .addCommand(
       withExamples(
-        addTarget(addStoreOptions(new Command('peek')))
+        addNumbers(addTarget(addStoreOptions(new Command('peek'))))
           .summary('show what is left')
           .description(
             'Show what is left of a limit by name, of the rules for a consumer or an address, or of the origin (fleet-usage or worker-utilization). Spends nothing.',
@@ -86,12 +88,13 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
         'limits peek --consumer acme --by header:x-tenant=a',
         'limits peek --consumer acme --mode test',
         'limits peek zendesk --by account=42',
+        'limits peek tenant --by tenant=42 --numbers quota=300/1m',
         'limits peek fleet-usage',
       ),
     )
     .addCommand(
       withExamples(
-        addAuthorOptions(addTarget(addStoreAndConfirmOptions(new Command('reset'))), 'as')
+        addAuthorOptions(addNumbers(addTarget(addStoreAndConfirmOptions(new Command('reset')))), 'as')
           .summary('reset what was spent')
           .description(
             'Reset a limit by name, or the rules for a consumer or an address: everything is available again.',
@@ -170,7 +173,13 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     return await peekShedder(store, config, flags)
   }
   if (target.kind === 'limit') {
-    const standings = await peekLimit(store, config, target.name, flags.by ?? {})
+    const standings = await peekLimit(
+      store,
+      config,
+      target.name,
+      flags.by ?? {},
+      giving(target.name, flags.numbers),
+    )
     return print(flags, limitDocument(target.name, flags.by ?? {}, standings), () =>
       [
         ...noteOfPause(standings),
@@ -235,11 +244,11 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
   const target = parseTarget(limit, flags)
   const { store, config } = await openStore(flags, load)
   if (target.kind === 'limit') {
-    const { by = {}, rule } = flags
+    const { by = {}, rule, numbers } = flags
     const limit = `limit '${target.name}'${identityText(by)}`
     const what = rule ? `rule '${rule}' of ${limit}` : limit
     await mustConfirm(`Reset ${what}?`, flags)
-    await resetLimit(store, config, target.name, by, rule)
+    await resetLimit(store, config, target.name, by, rule, giving(target.name, numbers))
     const affected = config.limits.get(target.name)!.filter(({ name }) => rule === undefined || name === rule)
     return print(
       flags,

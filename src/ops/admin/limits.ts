@@ -1,6 +1,8 @@
 /** What is left of limits by name and of the rules of the gateway; resets and corrections. */
+import type { CallNumbers } from '../../set-ups/limits/arguments.ts'
 import type { LimitIdentity } from '../../set-ups/limits/limiter.ts'
 import { AdminError } from '../admin-error.ts'
+import { giving } from '../call-numbers.ts'
 import { type CallerIdentity, rulesByMore } from '../caller-identity.ts'
 import type { AdminContext } from '../context.ts'
 import { correctCaller, correctLimit, MAX_CORRECTION, ruleOfCaller, ruleOfLimit } from '../corrections.ts'
@@ -26,8 +28,8 @@ export type LimitAdmin = ReturnType<typeof administerLimits>
 export function administerLimits({ store, config }: Pick<AdminContext, 'store' | 'config'>) {
   return {
     /** What is left of a limit by name. Spends nothing. */
-    async peek(limit: string, by: LimitIdentity = {}): Promise<LimitDocument> {
-      return limitDocument(limit, by, await peekLimit(store, config, limit, by))
+    async peek(limit: string, by: LimitIdentity = {}, numbers?: CallNumbers): Promise<LimitDocument> {
+      return limitDocument(limit, by, await peekLimit(store, config, limit, by, giving(limit, numbers)))
     },
 
     /** What is left for a caller of the gateway. Spends nothing. @param plan default: that of its keys, else of the consumer */
@@ -39,8 +41,8 @@ export function administerLimits({ store, config }: Pick<AdminContext, 'store' |
     },
 
     /** Makes the whole budget available again. @param rule default: all rules of the limit */
-    async reset(limit: string, by: LimitIdentity = {}, rule?: string) {
-      await resetLimit(store, config, limit, by, rule)
+    async reset(limit: string, by: LimitIdentity = {}, rule?: string, numbers?: CallNumbers) {
+      await resetLimit(store, config, limit, by, rule, giving(limit, numbers))
       return limitResetDocument(limit, by, rule)
     },
 

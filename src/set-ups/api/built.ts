@@ -1,13 +1,5 @@
 /** What a built Worker with the API carries in addition (gateway/built.ts). Do not import from this file by hand. */
 
-export { numbers as concurrencyNumbers } from '../../algorithms/concurrency.descriptor.ts'
-export { numbers as fixedWindowNumbers } from '../../algorithms/fixed-window.descriptor.ts'
-export { numbers as gcraNumbers } from '../../algorithms/gcra.descriptor.ts'
-export { numbers as leakyBucketNumbers } from '../../algorithms/leaky-bucket.descriptor.ts'
-export { numbers as slidingLogNumbers } from '../../algorithms/sliding-log.descriptor.ts'
-export { numbers as slidingWindowNumbers } from '../../algorithms/sliding-window.descriptor.ts'
-export { numbers as tokenBucketNumbers } from '../../algorithms/token-bucket.descriptor.ts'
-export { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
 export { sumCounts, sumFields } from '../../metrics/sums.ts'
 export { createHolder } from '../limits/held.ts'
 export { createReserving } from '../limits/reserve.ts'

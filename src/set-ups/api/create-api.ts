@@ -16,6 +16,7 @@ import { describeRefusal } from '../http/deny.ts'
 import { replyToGoneClient } from '../http/forward.ts'
 import type { DecisionSource } from '../http/handle.ts'
 import { logException } from '../http/unexpected.ts'
+import type { NumbersParts } from '../limits/numbers.ts'
 import type { LimiterParts } from '../limits/parts.ts'
 import { createAdminCalls } from './admin-calls.ts'
 import type { withApiCors } from './cors.ts'
@@ -23,7 +24,7 @@ import type { createKeySigning } from './key-signing.ts'
 import type { ApiLimitOptions, ApiLimitParts, createApiLimits } from './limits.ts'
 import { createMatchRoute } from './match-route.ts'
 import type { ApiOnCluster } from './on-cluster.ts'
-import type { createOverrides, OverrideParts } from './overrides.ts'
+import type { createOverrides } from './overrides.ts'
 import { ApiError, asApiError, replyToProblem } from './problems.ts'
 import type { ApiLimits, ApiRequest, HandleApiRequest, Route, Services } from './route.ts'
 import { changeState, storeError } from './store-error.ts'
@@ -33,7 +34,7 @@ import { createTokenChecks } from './token-check.ts'
 export const API_PATH = '/_sluice/v1'
 
 /** The parts that a Worker with the API carries in addition to those of the gateway. */
-export interface ApiParts extends ApiLimitParts, OverrideParts {
+export interface ApiParts extends ApiLimitParts, NumbersParts {
   createApi: typeof createApi
   /** Those that are served. */
   apiRoutes: readonly Route[]

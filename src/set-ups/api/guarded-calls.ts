@@ -32,8 +32,11 @@ export type GuardedCalls = <T, L extends Limiter>(
   needed: readonly Scope[],
   address: string | undefined,
   limiterFor: GuardableLimiter<L>,
-  call: (limiter: L) => Promise<T>,
+  call: (limiter: L, mustHave: MustHave) => Promise<T>,
 ) => Promise<T>
+
+/** Checks that the token also has any one of these scopes, in a trip of its own, at most one a second. @throws ApiError */
+export type MustHave = (needed: readonly Scope[]) => Promise<void>
 
 export function createGuardedCalls(store: Store, tokens: TokenMemory): GuardedCalls {
   function createGuard(attempt: Attempt): CallGuard & { mustBeAdmitted(): Promise<void> } {
@@ -118,9 +121,16 @@ export function createGuardedCalls(store: Store, tokens: TokenMemory): GuardedCa
   }
 
   return async (text, needed, address, limiterFor, call) => {
-    const guard = createGuard(tokens.begin(text, needed, address))
+    const attempt = tokens.begin(text, needed, address)
+    const guard = createGuard(attempt)
+    const mustHave: MustHave = async also => {
+      await guard.mustBeAdmitted()
+      await tokens.read({ ...attempt, needed: also }, store).catch((error: unknown) => {
+        throw error instanceof GatewayError ? storeError('none', error.message) : error
+      })
+    }
     try {
-      return await call(limiterFor(guard))
+      return await call(limiterFor(guard), mustHave)
     } finally {
       await guard.mustBeAdmitted()
     }

@@ -1,12 +1,12 @@
 /** The API as a part of a gateway without a build: `export default gateway(config, api)`. */
-import { ALGORITHM_NAMES, descriptions } from '../../algorithms/index.ts'
 import { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
 import { sumFields } from '../../metrics/sums.ts'
-import { ALL_TOOLS } from '../../ops/overrides.ts'
 import { PAUSE } from '../../script/pause.ts'
 import { RESET } from '../../script/reset.ts'
 import { compileScripts } from '../../script/scripts.ts'
+import { ALL_NUMBERS } from '../limits/all-numbers.ts'
 import { createHolder } from '../limits/held.ts'
+import { createGiveNumbers } from '../limits/numbers.ts'
 import { createReserving } from '../limits/reserve.ts'
 import { withApiCors } from './cors.ts'
 import { type ApiParts, createApi } from './create-api.ts'
@@ -25,6 +25,7 @@ export const api: ApiParts = {
   createApiLimits,
   createHolder,
   createReserving,
+  createGiveNumbers,
   createKeySigning,
   createOverrides,
   withApiCors,
@@ -35,10 +36,5 @@ export const api: ApiParts = {
   scriptsOfLimits: compileScripts,
   mistakesOfSettlement,
   sumStats: sumFields,
-  ruleNumbers: Object.fromEntries(
-    ALGORITHM_NAMES.map(name => [
-      name,
-      { numbers: descriptions[name].numbers, third: ALL_TOOLS.thirdNumberOf(name) },
-    ]),
-  ),
+  ruleNumbers: ALL_NUMBERS,
 }

@@ -22,7 +22,17 @@ const receipt: InputSchema<{ limit: string; signature: string }> = {
   required: ['limit', 'signature'],
 }
 
-const costs = { 'identity?': identity, 'cost?': cost, 'amounts?': amounts }
+/** Of rules with `numbers: 'call'`. The limiter checks them against `max`. */
+const numbers = byName(
+  name,
+  object({
+    limit: units,
+    'period?': text(20),
+    'burst?': units,
+    'queue?': units,
+  }),
+)
+const costs = { 'identity?': identity, 'cost?': cost, 'amounts?': amounts, 'numbers?': numbers }
 
 /** The longest time that a decision may wait for units (ms): shorter than the idle timeouts of proxies. */
 export const MAX_WAIT_MS = 25_000
@@ -32,7 +42,7 @@ export const decideBody = object({
   'hold?': { type: 'boolean' } as InputSchema<boolean>,
   'waitMs?': integer(0, MAX_WAIT_MS),
 })
-export const peekBody = object({ 'identity?': identity })
+export const peekBody = object({ 'identity?': identity, 'numbers?': numbers })
 export const reserveBody = object(costs)
 export const refundBody = object({ receipt, 'cost?': cost })
 export const heldBody = object({ receipt })
@@ -43,5 +53,5 @@ export const pauseBody = object({
   'forMs?': integer(1, MAX_COST),
   'retryAfter?': text(100),
 })
-export const resumeBody = peekBody
-export const resetBody = object({ 'identity?': identity, 'rule?': name })
+export const resumeBody = object({ 'identity?': identity })
+export const resetBody = object({ 'identity?': identity, 'rule?': name, 'numbers?': numbers })

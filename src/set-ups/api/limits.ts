@@ -9,7 +9,7 @@ import type { Script, Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import type { DecisionSource } from '../http/handle.ts'
 import type { createHolder } from '../limits/held.ts'
-import { createGuardableLimiter, type LimiterSettings } from '../limits/limiter.ts'
+import { createGuardableLimiter, giveNumbersOf, type LimiterSettings } from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
 import { bearerOf } from './authenticate.ts'
 import { createGuardedCalls } from './guarded-calls.ts'
@@ -19,7 +19,7 @@ import type { ApiLimits } from './route.ts'
 import type { TokenMemory } from './token-check.ts'
 
 /** The parts that it needs beside those of limits by name. */
-export interface ApiLimitParts extends Pick<LimiterParts, 'createReserving'> {
+export interface ApiLimitParts extends Pick<LimiterParts, 'createReserving' | 'createGiveNumbers'> {
   /** With rules that count units in flight. */
   createHolder: typeof createHolder
   /** Of the limits by name. */
@@ -72,13 +72,21 @@ export function createApiLimits(
   return {
     limiterFor,
     receipts: createSignedReceipts(config, secret),
+    giveNumbers: giveNumbersOf([...config.limits.values()].flat(), parts),
 
     serve: async (route, { request, url, address, params }, services) =>
       // Also if the input is wrong, which only callers with a token may learn.
-      await guarded(bearerOf(request), scopesForLimit(params.name!), address, limiterFor, async limiter => {
-        const input = await readInput(route, request, url)
-        return await route.run({ ...input, params, limiter, gone: () => request.signal }, services)
-      }),
+      await guarded(
+        bearerOf(request),
+        scopesForLimit(params.name!),
+        address,
+        limiterFor,
+        async (limiter, mustHave) => {
+          const input = await readInput(route, request, url)
+          if (input.body && 'numbers' in (input.body as object)) await mustHave(['limits:numbers'])
+          return await route.run({ ...input, params, limiter, gone: () => request.signal }, services)
+        },
+      ),
   }
 }
 

@@ -9,6 +9,7 @@ import type { DecisionSource } from '../http/handle.ts'
 import type { Forbidden } from '../http/ruling.ts'
 import type { Holder } from '../limits/held.ts'
 import type { GuardableLimiter, Limiter } from '../limits/limiter.ts'
+import type { GiveNumbers } from '../limits/numbers.ts'
 import type { InputOf, InputSchema } from './json-schema.ts'
 import type { KeySigning } from './key-signing.ts'
 import type { SignedReceipts } from './receipts.ts'
@@ -74,6 +75,8 @@ export type HoldingLimiter = Limiter & Partial<Holder>
 export interface ApiLimits {
   limiterFor: GuardableLimiter<HoldingLimiter>
   receipts: SignedReceipts
+  /** Checks the numbers that a call gives. */
+  giveNumbers: GiveNumbers
   /** @returns the body of the reply */
   serve(route: LimitHandler, request: RouteRequest, services: Services): Promise<unknown>
 }

@@ -4,6 +4,7 @@ import type { LimitRule } from '../../config/compile.ts'
 import type { Rule } from '../../config/compile-rule.ts'
 import { milliseconds } from '../rule-result.ts'
 import {
+  type CallNumbers,
   type CostOptions,
   checkCosts,
   checkOptions,
@@ -11,6 +12,7 @@ import {
   checkTimeout,
   costOf,
   type LimitIdentity,
+  type RulesWith,
 } from './arguments.ts'
 import type { DecidedCall } from './decided-call.ts'
 import type { LimitDecision, Limiter } from './limiter-shape.ts'
@@ -25,12 +27,16 @@ export interface AcquiringOptions<Options> {
   background: Background
   /** Whether a call may end the sleep of another one, so not on Workers. */
   wakes: boolean
-  /** @throws TypeError for an unknown limit */
-  rulesOf(name: string): readonly LimitRule[]
+  rulesWith: RulesWith
   /** Each rule of a limit with the key of the identity. @throws TypeError */
-  bindKeys(name: string, identity: LimitIdentity): readonly { key: string }[]
+  bindKeys(name: string, identity: LimitIdentity, rules: readonly LimitRule[]): readonly { key: string }[]
   /** The state of the limit, without spending. */
-  look(name: string, identity: LimitIdentity, options: Options): Promise<DecidedCall>
+  look(
+    name: string,
+    identity: LimitIdentity,
+    numbers: CallNumbers | undefined,
+    options: Options,
+  ): Promise<DecidedCall>
   spend(name: string, identity: LimitIdentity, cost: CostOptions, options: Options): Promise<DecidedCall>
   /** Counts a call by its last decision. */
   count(call: DecidedCall): LimitDecision
@@ -40,15 +46,19 @@ export interface AcquiringOptions<Options> {
 
 export interface Acquiring<Options> {
   methods(options: Options): Pick<Limiter, 'acquire'>
-  /** Notes that a call of this process has released units in flight. @param keys of the identity, of all rules of the limit */
-  free(keys: readonly string[]): void
+  /**
+   * Notes that a call of this process has released units in flight.
+   * @param keys of the identity, of all rules of the limit
+   * @param numbers of the call: calls with others look for themselves
+   */
+  free(keys: readonly string[], numbers?: CallNumbers): void
 }
 
 /** Creates `acquire`. The calls of all `options` wait in the same lines. */
 export function createAcquiring<Options>({
   clock,
   background,
-  rulesOf,
+  rulesWith,
   bindKeys,
   look,
   spend,
@@ -69,13 +79,15 @@ export function createAcquiring<Options>({
 
   const methods: Acquiring<Options>['methods'] = decideOptions => ({
     async acquire(name, identity = {}, acquireOptions = {}) {
-      checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'timeoutMs', 'signal'])
+      checkOptions('acquire', acquireOptions, ['cost', 'amounts', 'numbers', 'timeoutMs', 'signal'])
       const { timeoutMs = Number.POSITIVE_INFINITY, signal, ...options } = acquireOptions
       checkTimeout(timeoutMs)
       checkSignal(signal)
-      const rules = rulesOf(name)
+      const { numbers } = options
+      const rules = rulesWith(name, numbers)
       checkCosts(name, options, rules)
-      const lineId = lineIdOf(bindKeys(name, identity).map(({ key }) => key))
+      const keys = bindKeys(name, identity, rules).map(({ key }) => key)
+      const lineId = lineIdOf(keys, numbers)
       const { line, joins } = lineOf(lineId)
       const deadline = clock.elapsedMs() + timeoutMs
       const joinMs = queueMs(rules, options)
@@ -83,7 +95,7 @@ export function createAcquiring<Options>({
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
         while (joinMs > 0 && Number.isFinite(deadline)) {
           const addedMs = joins.watch()
-          const looked = await look(name, identity, decideOptions)
+          const looked = await look(name, identity, numbers, decideOptions)
           const { decision, verdicts, observed } = looked
           const delayMs = milliseconds(queueWait(verdicts))
           const left = deadline - clock.elapsedMs()
@@ -150,10 +162,12 @@ export function createAcquiring<Options>({
     },
   })
 
-  return { methods, free: keys => lines.get(lineIdOf(keys))?.line.free() }
+  return { methods, free: (keys, numbers) => lines.get(lineIdOf(keys, numbers))?.line.free() }
 }
 
-const lineIdOf = (keys: readonly string[]) => keys.join('\n')
+/** Calls with other numbers are admitted at other times, so they wait in a line of their own. */
+const lineIdOf = (keys: readonly string[], numbers: CallNumbers | undefined) =>
+  [...keys, ...(numbers ? [JSON.stringify(numbers)] : [])].join('\n')
 
 /** A call that may have lost its place in a queue to others looks again after this time (ms). */
 const LOOK_AGAIN_MS = 5

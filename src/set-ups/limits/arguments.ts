@@ -18,8 +18,29 @@ export interface LimitOptions {
   cost?: number | Readonly<Record<string, number>>
 }
 
+/** The numbers that a call gives to a rule with `numbers: 'call'`, as the config would have them. */
+export interface NumbersOfCall {
+  /** Units per period; with `concurrency` in flight. */
+  limit: number
+  /** A duration, such as `'1m'`. Default: that of `max`. */
+  period?: string
+  /** Units at once, with `gcra` and `token-bucket` (default `limit`). */
+  burst?: number
+  /** Places in the queue, with `leaky-bucket` (default `limit`). */
+  queue?: number
+}
+
+/** By the name of the rule. */
+export type CallNumbers = Readonly<Record<string, NumbersOfCall>>
+
+/** Options of `peek`. */
+export interface NumbersOptions {
+  /** For each rule with `numbers: 'call'`: `{ quota: { limit: 300, period: '1m' } }`, at most its `max`. */
+  numbers?: CallNumbers
+}
+
 /** Options of `limit`. */
-export interface CostOptions extends LimitOptions {
+export interface CostOptions extends LimitOptions, NumbersOptions {
   /** Amounts by unit, for rules that count a unit of the config. Default: the estimate of the unit, if it is a number. */
   amounts?: Amounts
 }
@@ -49,11 +70,19 @@ export function rulesOfEarlier(
   return known
 }
 
-/** Binds these rules: each with the key of the identity. @param names as in `rulesOfEarlier` */
+/** The rules of a limit, with the numbers of a call. @throws TypeError for an unknown limit, and for numbers that it cannot have */
+export type RulesWith = (
+  name: string,
+  numbers: CallNumbers | undefined,
+  isEarlier?: boolean,
+) => readonly LimitRule[]
+
+/** Binds these rules: each with the key of the identity. @param names as in `rulesOfEarlier` @param numbers of the decision */
 export type BindEarlier = (
   name: string,
   identity: LimitIdentity,
   names: object,
+  numbers?: CallNumbers,
 ) => readonly { rule: LimitRule; key: string }[]
 
 /** What every object inherits, such as `constructor`, is not a part of an identity. */
@@ -99,7 +128,7 @@ const isPartValue = (value: unknown) =>
   typeof value === 'string' || (typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER)
 
 /** Whether a value is an object with fields: no list, no Map and no other object that is a single value. */
-function isRecord(value: unknown): value is Record<string, unknown> {
+export function isRecord(value: unknown): value is Record<string, unknown> {
   if (typeof value !== 'object' || value === null) return false
   return kindOf(value) === 'Object' || Object.hasOwn(value, Symbol.toStringTag)
 }
@@ -238,6 +267,13 @@ export function checkSignal(signal: unknown): void {
   if (typeof signal === 'object' && signal !== null && 'aborted' in signal && 'addEventListener' in signal)
     return
   throw new TypeError(`signal is ${show(signal)}. Use the signal of an AbortController.`)
+}
+
+/** @throws TypeError for numbers of a limit that has none from calls */
+export function refuseNumbers(name: string): never {
+  throw new TypeError(
+    `The limit '${name}' has its numbers from the config. Leave numbers out, or write numbers: 'call' in one of its rules.`,
+  )
 }
 
 /** @throws TypeError for an unknown rule */

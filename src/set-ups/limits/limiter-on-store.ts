@@ -1,5 +1,6 @@
 /** Limits by name with every part. Scripts that were not built are compiled when they are first needed. */
 
+import { mistakesOfSettlement } from '../../config/check/mistakes-of-settlement.ts'
 import { createLeases } from '../../limiter/answers/leases.ts'
 import { createRefusalMemory } from '../../limiter/answers/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/cluster.ts'
@@ -16,6 +17,7 @@ import type { ScriptsOf } from '../../script/rule-set-shape.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import type { Store } from '../../store/store.ts'
+import { ALL_NUMBERS } from './all-numbers.ts'
 import {
   createGuardableLimiter,
   type GuardableLimiter,
@@ -23,6 +25,7 @@ import {
   type LimiterConfig,
   type LimiterSettings,
 } from './limiter.ts'
+import { createGiveNumbers } from './numbers.ts'
 import { createReserving } from './reserve.ts'
 
 export interface StoreLimiterSettings extends LimiterSettings {
@@ -66,6 +69,8 @@ export function createGuardableLimiterOnStore(
       createEngine: createEngineWithReservations,
     },
     createReserving,
+    createGiveNumbers,
+    ...{ ruleNumbers: ALL_NUMBERS, mistakesOfSettlement },
     ...{ createMeasurements, createOtlpMeasurements },
   }
   return createGuardableLimiter(config, store, parts, settings)

@@ -1,7 +1,14 @@
 /** The interface of limits by name (limiter.ts): what a call gets, and the methods. */
 import type { DegradedCause } from '../../limiter/decision.ts'
 import type { RuleResult } from '../rule-result.ts'
-import type { Amounts, CostOptions, LimitIdentity, LimitOptions } from './arguments.ts'
+import type {
+  Amounts,
+  CallNumbers,
+  CostOptions,
+  LimitIdentity,
+  LimitOptions,
+  NumbersOptions,
+} from './arguments.ts'
 import type { RetryAfter } from './retry-after.ts'
 
 /** The decision about one call of a limit by name. */
@@ -39,6 +46,8 @@ export interface LimitDecision {
    * Refunds and settlements give units back to these records only. A copy of the decision needs it.
    */
   records?: Readonly<Record<string, string>>
+  /** The numbers that the call has given. A copy of the decision needs them. */
+  numbers?: CallNumbers
   /**
    * Of a refund or a settlement: the rules that have spent units and give none back, because they now count in another record. A deployment
    * since has changed their numbers, or has removed them.
@@ -87,7 +96,7 @@ export interface LimitPause {
 export interface RefundableDecision
   extends Pick<
     LimitDecision,
-    'limit' | 'identity' | 'allowed' | 'at' | 'costs' | 'id' | 'records' | 'reserved' | 'degraded'
+    'limit' | 'identity' | 'allowed' | 'at' | 'costs' | 'id' | 'records' | 'numbers' | 'reserved' | 'degraded'
   > {
   rules: readonly Pick<RuleResult, 'name' | 'allowed'>[]
 }
@@ -112,7 +121,7 @@ export interface ReserveOptions extends CostOptions {}
 /** The part of a decision that `settle` uses. */
 export type SettleableDecision = Pick<
   LimitDecision,
-  'limit' | 'identity' | 'at' | 'id' | 'records' | 'reserved' | 'degraded'
+  'limit' | 'identity' | 'at' | 'id' | 'records' | 'numbers' | 'reserved' | 'degraded'
 >
 
 /** The decision of `reserve`. */
@@ -138,7 +147,7 @@ export interface Limiter {
   /**
    * Decides, and spends if all rules of the limit admit.
    *
-   * @throws TypeError for an unknown limit or part of an identity, and for an invalid cost
+   * @throws TypeError for an unknown limit or part of an identity, for an invalid cost, and for numbers that the limit cannot have
    */
   limit(name: string, identity?: LimitIdentity, options?: CostOptions): Promise<LimitDecision>
   /**
@@ -147,7 +156,7 @@ export interface Limiter {
    *
    * @throws TypeError as `limit`
    */
-  peek(name: string, identity?: LimitIdentity): Promise<LimitDecision>
+  peek(name: string, identity?: LimitIdentity, options?: NumbersOptions): Promise<LimitDecision>
   /**
    * Waits until the limit admits, then until the departure from a queue (`leaky-bucket`). The calls of a process that
    * wait for one identity are admitted in the order in which they came, and ask the store one after the other. If all
@@ -192,12 +201,17 @@ export interface Limiter {
    */
   settle(decision: SettleableDecision, amounts: Amounts): Promise<SettledDecision>
   /**
-   * Makes the whole budget of an identity available again, for all rules of the limit or for one.
+   * Makes the whole budget of an identity available again, for all rules of the limit or for one. Of a rule with `numbers: 'call'`: the
+   * budget under these numbers.
    *
    * @returns the state after the reset; not allowed if the store did not do it
    * @throws TypeError as `limit`, and for an unknown rule
    */
-  reset(name: string, identity?: LimitIdentity, options?: { rule?: string }): Promise<LimitDecision>
+  reset(
+    name: string,
+    identity?: LimitIdentity,
+    options?: NumbersOptions & { rule?: string },
+  ): Promise<LimitDecision>
   /**
    * Refuses all calls for an identity until a time: at once in this process, in others from their next decision of the store on. Never ends
    * a longer pause. It belongs to the rule with the most parts that the identity names (of several, the first), so an identity with

@@ -31,6 +31,8 @@ import { isCloudflare } from '../platform.ts'
 import { milliseconds, ruleResultOf } from '../rule-result.ts'
 import { createAcquiring } from './acquire.ts'
 import {
+  type BindEarlier,
+  type CallNumbers,
   type CostOptions,
   checkCosts,
   checkIdentity,
@@ -41,6 +43,7 @@ import {
   costOf,
   type LimitIdentity,
   type LimitOptions,
+  refuseNumbers,
   rulesOfEarlier,
 } from './arguments.ts'
 import { type DecidedCall, narrowDecision, releaseMethods, retryAfterOf } from './decided-call.ts'
@@ -48,6 +51,7 @@ import type { BeginHold, LimiterInternals } from './held.ts'
 import { keepingAlive, keptAliveBy } from './keep-alive.ts'
 import { createKnownPauses, type KnownPause } from './known-pauses.ts'
 import type { LimitDecision, Limiter } from './limiter-shape.ts'
+import type { GiveNumbers } from './numbers.ts'
 import { observeCall } from './observe-call.ts'
 import type { LimiterParts } from './parts.ts'
 import { createPausing, type PauseAuthor, prepareListing, processEntry } from './pausing.ts'
@@ -64,6 +68,18 @@ export type { LimitIdentity, LimitOptions }
 interface CallOptions extends DecideOptions {
   /** Begins an attempt whose id holds its units in flight. Absent: this process holds them. */
   hold?: BeginHold
+  /** The numbers that the call gives. */
+  numbers?: CallNumbers | undefined
+}
+
+/** @param parts those of rules with `numbers: 'call'`, if there are any */
+export function giveNumbersOf(
+  rules: readonly LimitRule[],
+  parts: Pick<LimiterParts, 'createGiveNumbers' | 'ruleNumbers' | 'mistakesOfSettlement'>,
+): GiveNumbers {
+  if (rules.some(({ atCall }) => atCall)) return parts.createGiveNumbers(parts)
+  return (name, given, numbers, isEarlier) =>
+    numbers === undefined || isEarlier ? given : refuseNumbers(name)
 }
 
 /**
@@ -125,7 +141,7 @@ export function createGuardableLimiter<Further extends object = object>(
     ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
     ...{ timer, log },
     onStoreChange: ({ isOpen }) => measurements?.noteStoreChange(isOpen),
-    switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
+    switchName: rule => `${limitOf.get((rule.ofCall?.base ?? rule) as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
     stats,
   })
@@ -136,31 +152,47 @@ export function createGuardableLimiter<Further extends object = object>(
     throw new TypeError(`The config has no limit '${name}'. Limits: ${names}.`)
   }
 
+  const giveNumbers = giveNumbersOf(allRules, parts)
+
+  /**
+   * The rules of a limit, with the numbers of a call.
+   *
+   * @param isEarlier the numbers are those of an earlier decision
+   * @throws TypeError for an unknown limit, and for numbers that it cannot have
+   */
+  function rulesWith(name: string, numbers?: CallNumbers, isEarlier = false, rules = rulesOf(name)) {
+    return giveNumbers(name, rules, numbers, isEarlier)
+  }
+
   /**
    * Each rule of a limit with the store key of the identity.
    *
    * @param names only those that an earlier decision can have counted under (`rulesOfEarlier`)
-   * @throws TypeError for an unknown limit or part of an identity
+   * @param rules with the numbers of the call
+   * @throws TypeError for a part of an identity
    */
   function bindKeys(
     name: string,
     identity: LimitIdentity,
+    rules: readonly LimitRule[],
     names?: object,
   ): { rule: LimitRule; key: string }[] {
-    const rules = rulesOf(name)
     if (!names) checkIdentity(name, identity, rules)
     const bound = names ? rulesOfEarlier(name, identity, rules, names) : rules
     return bound.map(rule => ({ rule, key: limitRuleKey(name, rule, identity) }))
   }
+
+  const bindEarlier: BindEarlier = (name, identity, names, numbers) =>
+    bindKeys(name, identity, rulesWith(name, numbers, true), names)
 
   async function decide(
     verb: 'decide' | 'peek',
     name: string,
     identity: LimitIdentity,
     costOf: (rule: LimitRule) => number,
-    { hold, ...decideOptions }: CallOptions,
+    { hold, numbers, ...decideOptions }: CallOptions,
   ): Promise<DecidedCall> {
-    const keyed = bindKeys(name, identity)
+    const keyed = bindKeys(name, identity, rulesWith(name, numbers))
     const attempt = hold?.(name, identity)
     const rules = keyed.map((each): DemandedRule => {
       const cost = costOf(each.rule)
@@ -207,11 +239,16 @@ export function createGuardableLimiter<Further extends object = object>(
           records: recordsOf(charged.map(({ rule }) => rule as LimitRule)),
         }),
       ...held,
+      ...(numbers && { numbers }),
       ...(reservation && { reserved: reservedUnits(reservation) }),
       ...(known.degraded && { degraded: known.degraded.cause }),
       ...releaseMethods(() => {
         finish('complete', 'unsettled')
-        if (isHeld) acquiring.free(keyed.map(({ key }) => key))
+        if (isHeld)
+          acquiring.free(
+            keyed.map(({ key }) => key),
+            numbers,
+          )
         isHeld = false
       }),
     }
@@ -252,7 +289,11 @@ export function createGuardableLimiter<Further extends object = object>(
     decideOptions: CallOptions,
   ): Promise<DecidedCall> {
     checkCosts(name, options, rulesOf(name))
-    return await decide('decide', name, identity, rule => costOf(rule, options), decideOptions)
+    const { numbers } = options
+    return await decide('decide', name, identity, rule => costOf(rule, options), {
+      ...decideOptions,
+      numbers,
+    })
   }
 
   /** Counts a call by its last decision. */
@@ -292,14 +333,15 @@ export function createGuardableLimiter<Further extends object = object>(
   }
 
   const refunding = createRefunding({
-    ...{ rulesOf, bindEarlier: bindKeys, showResult: changeResult, nowMs, decideAt: clock.now },
+    ...{ rulesOf, rulesWith, bindEarlier, showResult: changeResult, nowMs, decideAt: clock.now },
     ruleSetOf: name => ruleSets.get(name)!,
     change: (call, guard) => engine.change('refund', call, background, guard),
   })
   const acquiring = createAcquiring<CallOptions>({
-    ...{ clock: { elapsedMs, sleep: clock.sleep }, background, rulesOf, bindKeys, spend, count },
+    ...{ clock: { elapsedMs, sleep: clock.sleep }, background, rulesWith, bindKeys, spend, count },
     wakes: !isCloudflare(),
-    look: (name, identity, options) => decide('peek', name, identity, () => 0, options),
+    look: (name, identity, numbers, options) =>
+      decide('peek', name, identity, () => 0, { ...options, numbers }),
     async giveBack({ decision, release }) {
       release()
       // Without the guard of its request: the token may end, and the units would stay spent.
@@ -312,17 +354,19 @@ export function createGuardableLimiter<Further extends object = object>(
     const decideOptions = { background, awaitsSwitches: true, isFinal: true, guard }
     const reserving = anyReserves(allRules)
       ? parts.createReserving({
-          ...{ rulesOf, bindEarlier: bindKeys, showResult: changeResult },
+          ...{ rulesOf, rulesWith, bindEarlier, showResult: changeResult },
           ruleSetOf: name => ruleSets.get(name)!,
-          decide: async (name, identity, costOf) =>
-            count(await decide('decide', name, identity, costOf, { ...decideOptions, isFinal: false })),
+          decide: async (name, identity, costOf, numbers) =>
+            count(
+              await decide('decide', name, identity, costOf, { ...decideOptions, numbers, isFinal: false }),
+            ),
           settle: (reservation, actualOf) => engine.settle!(reservation, actualOf, background, guard),
         })
       : undefined
 
     const deciding = (callOptions: CallOptions): Pick<Limiter, 'limit' | 'acquire'> => ({
       limit: async (name, identity = {}, options = {}) => {
-        checkOptions('limit', options, ['cost', 'amounts'])
+        checkOptions('limit', options, ['cost', 'amounts', 'numbers'])
         return count(await spend(name, identity, options, callOptions))
       },
       ...acquiring.methods(callOptions),
@@ -331,14 +375,19 @@ export function createGuardableLimiter<Further extends object = object>(
     return {
       ...deciding(decideOptions),
       ...(extend?.({
-        ...{ background, bindEarlier: bindKeys, decideAt: clock.now },
+        ...{ background, bindEarlier, decideAt: clock.now },
         change: call => engine.change('refund', call, background, guard),
         freed: keys => acquiring.free(keys),
         deciding: hold => deciding({ ...decideOptions, hold }),
       }) as Further),
 
-      async peek(name, identity = {}) {
-        const { decision, verdicts } = await decide('peek', name, identity, () => 1, decideOptions)
+      async peek(name, identity = {}, options = {}) {
+        checkOptions('peek', options, ['numbers'])
+        const { numbers } = options
+        const { decision, verdicts } = await decide('peek', name, identity, () => 1, {
+          ...decideOptions,
+          numbers,
+        })
         // A queue reports its length; a peek has no place in it.
         return { ...decision, delayMs: decision.allowed ? milliseconds(queueWait(verdicts)) : 0 }
       },
@@ -358,13 +407,14 @@ export function createGuardableLimiter<Further extends object = object>(
       },
 
       async reset(name, identity = {}, options = {}) {
-        checkOptions('reset', options, ['rule'])
-        const { rule: only } = options
+        checkOptions('reset', options, ['rule', 'numbers'])
+        const { rule: only, numbers } = options
         if (only !== undefined) checkRule(name, only, rulesOf(name))
-        const keyed = bindKeys(name, identity)
-        const rules = keyed
-          .filter(({ rule }) => only === undefined || rule.name === only)
-          .map(({ rule, key }) => bindRule(rule, key, 0, nowMs()))
+        checkIdentity(name, identity, rulesOf(name))
+        const chosen = rulesOf(name).filter(rule => only === undefined || rule.name === only)
+        const rules = rulesWith(name, numbers, false, chosen).map(rule =>
+          bindRule(rule, limitRuleKey(name, rule, identity), 0, nowMs()),
+        )
         return changeResult(
           name,
           identity,

@@ -13,6 +13,7 @@ import {
   checkOptions,
   type LimitIdentity,
   type LimitOptions,
+  type RulesWith,
 } from './arguments.ts'
 import type { LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
 import { changedRulesOf, isSameRecord } from './records-of.ts'
@@ -23,6 +24,7 @@ import { isUndecided, refundableUnits } from './spent-units.ts'
 export interface RefundingOptions {
   /** @throws TypeError for an unknown limit */
   rulesOf(name: string): readonly LimitRule[]
+  rulesWith: RulesWith
   ruleSetOf(name: string): RuleSet
   bindEarlier: BindEarlier
   change(call: PreparedCall<ChangeResult>, guard: CallGuard | undefined): Promise<ChangeResult | Degraded>
@@ -38,7 +40,7 @@ export interface RefundingOptions {
 
 /** Creates `refund`. A decision's units are given back once, whatever guard a call has. */
 export function createRefunding(options: RefundingOptions): (guard?: CallGuard) => Pick<Limiter, 'refund'> {
-  const { rulesOf, ruleSetOf, bindEarlier, change, showResult, nowMs, decideAt } = options
+  const { rulesOf, rulesWith, ruleSetOf, bindEarlier, change, showResult, nowMs, decideAt } = options
   /** Units given back of each decision, by rule name. */
   const refunded = new WeakMap<RefundableDecision, Map<string, number>>()
 
@@ -46,14 +48,14 @@ export function createRefunding(options: RefundingOptions): (guard?: CallGuard) 
     async refund(decision, options = {}) {
       checkOptions('refund', options, ['cost'])
       const { cost } = options
-      const { limit: name, identity, at, id } = decision
+      const { limit: name, identity, at, id, numbers } = decision
       if (cost !== undefined) checkCost(name, cost, rulesOf(name), decision.costs)
       if (isUndecided(decision)) return showResult(name, identity, { cause: decision.degraded })
       const spentUnits = refundableUnits(decision, rulesOf(name))
       const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
       refunded.set(decision, refundedUnits)
-      const keyed = bindEarlier(name, identity, decision.costs)
-      const changed = changedRulesOf(decision, [...spentUnits.keys()], rulesOf(name))
+      const keyed = bindEarlier(name, identity, decision.costs, numbers)
+      const changed = changedRulesOf(decision, [...spentUnits.keys()], rulesWith(name, numbers, true))
       const refunds = keyed.flatMap(({ rule, key }) => {
         if (!isSameRecord(rule, decision)) return []
         const before = refundedUnits.get(rule.name) ?? 0

@@ -8,11 +8,13 @@ import type { SettleResult } from '../../script/settle.ts'
 import {
   type Amounts,
   type BindEarlier,
+  type CallNumbers,
   checkCosts,
   checkOptions,
   checkSettled,
   costOf,
   type LimitIdentity,
+  type RulesWith,
 } from './arguments.ts'
 import type { LimitDecision, Limiter, SettleableDecision } from './limiter-shape.ts'
 import { changedRulesOf, isSameFamily, isSameRecord } from './records-of.ts'
@@ -22,10 +24,16 @@ import { isUndecided } from './spent-units.ts'
 export interface ReservingOptions {
   /** @throws TypeError for an unknown limit */
   rulesOf(name: string): readonly LimitRule[]
+  rulesWith: RulesWith
   ruleSetOf(name: string): RuleSet
   bindEarlier: BindEarlier
   /** Decides a call, and counts it. */
-  decide(name: string, identity: LimitIdentity, costOf: (rule: LimitRule) => number): Promise<LimitDecision>
+  decide(
+    name: string,
+    identity: LimitIdentity,
+    costOf: (rule: LimitRule) => number,
+    numbers: CallNumbers | undefined,
+  ): Promise<LimitDecision>
   settle(reservation: Reservation, actualOf: ActualOf): Promise<SettleResult | Degraded>
   /** The decision that shows the state after a change. */
   showResult(
@@ -38,6 +46,7 @@ export interface ReservingOptions {
 /** Creates the methods of limits that have rules with a settlement. */
 export function createReserving({
   rulesOf,
+  rulesWith,
   ruleSetOf,
   bindEarlier,
   decide,
@@ -46,9 +55,9 @@ export function createReserving({
 }: ReservingOptions): Pick<Limiter, 'reserve' | 'settle'> {
   const reserving: Pick<Limiter, 'reserve' | 'settle'> = {
     async reserve(name, identity = {}, options = {}) {
-      checkOptions('reserve', options, ['cost', 'amounts'])
+      checkOptions('reserve', options, ['cost', 'amounts', 'numbers'])
       checkCosts(name, options, rulesOf(name))
-      const decision = await decide(name, identity, rule => costOf(rule, options))
+      const decision = await decide(name, identity, rule => costOf(rule, options), options.numbers)
       return {
         ...decision,
         async settle(amounts) {
@@ -60,9 +69,9 @@ export function createReserving({
     },
 
     async settle(decision, amounts) {
-      const { limit: name, identity } = decision
+      const { limit: name, identity, numbers } = decision
       checkSettled(name, amounts, rulesOf(name), decision.reserved)
-      const keyed = bindEarlier(name, identity, decision.reserved ?? {})
+      const keyed = bindEarlier(name, identity, decision.reserved ?? {}, numbers)
       const reservation = reservationFor(decision, ruleSetOf(name), keyed)
       const result = isUndecided(decision)
         ? { cause: decision.degraded }
@@ -70,7 +79,8 @@ export function createReserving({
           ? await settle(reservation, rule => amountFor(rule as LimitRule, amounts, decision))
           : { at: 0, verdicts: [] }
       const applied = 'applied' in result && result.applied > 0
-      const changed = changedRulesOf(decision, Object.keys(decision.reserved ?? {}), rulesOf(name))
+      const rules = rulesWith(name, numbers, true)
+      const changed = changedRulesOf(decision, Object.keys(decision.reserved ?? {}), rules)
       return { ...showResult(name, identity, result), ...changed, applied }
     },
   }

@@ -13,7 +13,7 @@ import { SYSTEM_CLOCK } from '../../clock.ts'
 import { show } from '../../config/check/mistake.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
 import { Lru } from '../../lru.ts'
-import { type LimitIdentity, MAX_COST, rulesOfEarlier } from '../limits/arguments.ts'
+import { type CallNumbers, type LimitIdentity, MAX_COST, rulesOfEarlier } from '../limits/arguments.ts'
 import type { LimitDecision, RefundableDecision, SettleableDecision } from '../limits/limiter-shape.ts'
 import { refundableUnits } from '../limits/spent-units.ts'
 
@@ -31,6 +31,8 @@ export interface Receipt {
   reserved?: Readonly<Record<string, number>>
   /** The records that these units were spent in, by rule name. Absent in receipts of earlier versions. */
   records?: Readonly<Record<string, string>>
+  /** The numbers that the call has given, by rule name. */
+  numbers?: CallNumbers
 }
 
 /** Writes and checks receipts, and recognizes those that this isolate has already refunded. */
@@ -75,7 +77,7 @@ export function createReceipts(
 
 /** Creates the receipt of a decision, as in `Receipts`. */
 export function receiptOf(decision: LimitDecision, limits: Config['limits']): Receipt {
-  const { limit, identity, at, id = crypto.randomUUID(), reserved, records = {} } = decision
+  const { limit, identity, at, id = crypto.randomUUID(), reserved, records = {}, numbers } = decision
   const spent = [...refundableUnits(decision, limits.get(limit)!)].filter(([, units]) => units > 0)
   const costs = Object.fromEntries(spent)
   const named = Object.entries(records).filter(([name]) => Object.hasOwn({ ...costs, ...reserved }, name))
@@ -83,6 +85,7 @@ export function receiptOf(decision: LimitDecision, limits: Config['limits']): Re
     ...{ id, limit, identity: { ...identity }, at, costs },
     ...(reserved && { reserved }),
     ...(named.length > 0 && { records: Object.fromEntries(named) }),
+    ...(named.length > 0 && numbers && { numbers }),
   }
 }
 
@@ -94,7 +97,7 @@ type CheckedReceipt = RefundableDecision & { id: string }
 /** @throws TypeError naming the wrong field, its value and the fix */
 function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number): CheckedReceipt {
   if (!isRecord(receipt)) throw invalid('', receipt, 'It must be an object.')
-  const { id, limit, identity, at, costs, reserved = {}, records } = receipt
+  const { id, limit, identity, at, costs, reserved = {}, records, numbers } = receipt
   if (typeof id !== 'string' || !ID.test(id)) throw invalid('.id', id, 'It must be the id of a decision.')
 
   const rules = typeof limit === 'string' ? limits.get(limit) : undefined
@@ -103,7 +106,9 @@ function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number)
 
   const spent = checkUnits('costs', costs)
   const units = checkUnits('reserved', reserved)
-  const counted = records === undefined ? {} : { records: checkRecords(records) }
+  // The limiter checks the numbers.
+  const given = numbers === undefined ? {} : { numbers: numbers as CallNumbers }
+  const counted = records === undefined ? given : { ...given, records: checkRecords(records) }
   if (!isIdentity(identity)) throw invalid('.identity', identity, 'It must be an object.')
   const latest = (nowMs + MAX_CLOCK_DIFFERENCE_MS) * 1e3
   if (!isWhole(at, 0, latest))
@@ -117,7 +122,7 @@ function checkReceipt(receipt: unknown, limits: Config['limits'], nowMs: number)
  * @throws TypeError if the rules of the limit count by other parts than those of its identity
  */
 export function decisionOfReceipt(receipt: Receipt, rules: readonly LimitRule[]): CheckedReceipt {
-  const { id, limit, identity, at, costs, reserved = {}, records } = receipt
+  const { id, limit, identity, at, costs, reserved = {}, records, numbers } = receipt
   try {
     rulesOfEarlier(limit, identity, rules, { ...costs, ...reserved })
   } catch (error) {
@@ -128,6 +133,7 @@ export function decisionOfReceipt(receipt: Receipt, rules: readonly LimitRule[])
     rules: Object.keys(costs).map(name => ({ name, allowed: true })),
     ...(Object.keys(reserved).length > 0 && { reserved }),
     ...(records && { records }),
+    ...(numbers && { numbers }),
   }
 }
 

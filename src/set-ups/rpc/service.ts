@@ -7,7 +7,13 @@ import { show } from '../../config/check/mistake.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { applyVariables, type Environment } from '../../config/environment.ts'
-import type { Amounts, LimitIdentity, LimitOptions } from '../limits/arguments.ts'
+import type {
+  Amounts,
+  CostOptions,
+  LimitIdentity,
+  LimitOptions,
+  NumbersOptions,
+} from '../limits/arguments.ts'
 import type {
   LimitDecision,
   Limiter,
@@ -62,7 +68,7 @@ export interface RpcSettlement extends RpcDecision {
 /** The arguments of `limit`: those of Cloudflare's rate limiting binding, or a limit by name. */
 export type LimitArguments =
   | [options: KeyOptions]
-  | [name: string, identity?: LimitIdentity, options?: LimitOptions]
+  | [name: string, identity?: LimitIdentity, options?: CostOptions]
 
 /** The methods of a binding to the entrypoint. */
 export interface LimitsService {
@@ -75,7 +81,7 @@ export interface LimitsService {
    */
   limit(...args: LimitArguments): Promise<RpcDecision>
   /** Returns what `limit` would return now, and spends nothing. */
-  peek(name: string, identity?: LimitIdentity): Promise<RpcDecision>
+  peek(name: string, identity?: LimitIdentity, options?: NumbersOptions): Promise<RpcDecision>
   /**
    * Gives back what a decision has spent, or `cost` units of it, and no more than is certainly missing. Works in every
    * isolate, and the store gives no unit back twice. Partial refunds add up within an isolate.
@@ -209,8 +215,12 @@ export function createEntrypoint(
       return this.#plain(decision)
     }
 
-    async peek(name: string, identity: LimitIdentity = {}): Promise<RpcDecision> {
-      return this.#plain(await this.#limiter.peek(name, identity))
+    async peek(
+      name: string,
+      identity: LimitIdentity = {},
+      options: NumbersOptions = {},
+    ): Promise<RpcDecision> {
+      return this.#plain(await this.#limiter.peek(name, identity, options))
     }
 
     async refund(receipt: Receipt, options: LimitOptions = {}): Promise<RpcDecision> {

@@ -44,6 +44,13 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
     const { receipt } = await env.LIMITS.limit('mails', { account: key }, { cost: 4 })
     return await env.LIMITS.refund(receipt, { cost: 3 })
   },
+  '/numbers': async (env, key) => {
+    const numbers = { quota: { limit: 300, period: '1d' } }
+    const { receipt } = await env.LIMITS.limit('tenant', { tenant: key }, { cost: 20, numbers })
+    await env.OTHER.refund(receipt, { cost: 15 })
+    return await env.LIMITS.peek('tenant', { tenant: key }, { numbers })
+  },
+  '/numbers/missing': async (env, key) => await env.LIMITS.limit('tenant', { tenant: key }),
   '/pause': async (env, key) => {
     const headers = new Headers({ 'retry-after': '30' })
     const paused = await env.LIMITS.pause('drafts', { account: key }, { retryAfter: headers })

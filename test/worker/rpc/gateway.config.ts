@@ -1,6 +1,6 @@
 /** The limits of config.ts in a config of the gateway. The rules of the gateway use parts of the Worker that the limits do not use. */
 import type { ConfigInput } from '../../../src/config/check/schema.ts'
-import config from './config.ts'
+import config from './all-limits.config.ts'
 
 export default {
   ...config,

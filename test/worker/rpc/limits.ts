@@ -1,6 +1,6 @@
 /** The Worker that has the limits. */
 import { limitsEntrypoint } from '../../../src/set-ups/rpc/entrypoint.ts'
-import config from './config.ts'
+import config from './all-limits.config.ts'
 
 export class Limits extends limitsEntrypoint(config) {}
 

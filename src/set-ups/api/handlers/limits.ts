@@ -19,6 +19,7 @@ import {
 import type { Held } from '../../limits/held.ts'
 import type { LimitDecision, Limiter, LimitPause } from '../../limits/limiter-shape.ts'
 import { pausedKey } from '../../limits/pausing.ts'
+import { mustHaveAny } from '../authenticate.ts'
 import { decideBody, pauseBody, peekBody, refundBody, resetBody, resumeBody } from '../limit-schemas.ts'
 import { ApiError, invalidInput } from '../problems.ts'
 import { adminRoute, type Call, limitRoute, type Route, type Services } from '../route.ts'
@@ -48,7 +49,8 @@ const decisionRoutes = [
     body: peekBody,
     async run(call, services) {
       const name = checkCall(call, services)
-      return documentOf(await call.limiter.peek(name, call.body.identity ?? {}), services)
+      const { identity = {}, ...options } = call.body
+      return documentOf(await call.limiter.peek(name, identity, options), services)
     },
   }),
   limitRoute({
@@ -74,14 +76,18 @@ const resetRoute = adminRoute({
   body: resetBody,
   async run(call, services) {
     const rules = rulesOf(call, services)
-    const name = checkCall(call, services)
-    const { identity = {}, rule } = call.body
+    const name = call.params.name!
+    at('/identity', () => checkIdentity(name, call.body.identity ?? {}, rules))
+    const { identity = {}, rule, numbers } = call.body
     if (rule !== undefined) at('/rule', () => checkRule(name, rule, rules))
+    if (numbers) mustHaveAny(call.token, ['limits:numbers'], 'numbers')
     const names = rules.map(each => each.name).filter(each => rule === undefined || each === rule)
     const guard = auditing(call.store, {
       ...{ action: 'limits.reset', target: targetOf(name, identity), before: { rules: names } },
     })
-    const options = rule === undefined ? {} : { rule }
+    const chosen = rules.filter(each => names.includes(each.name))
+    at('/numbers', () => services.limits.giveNumbers(name, chosen, numbers))
+    const options = { ...(rule !== undefined && { rule }), ...(numbers && { numbers }) }
     const made = await services.limits.limiterFor(guard).reset(name, identity, options)
     mustBeMade(made, 'Repeat the request.')
     return documentOf(made, services)
@@ -167,8 +173,9 @@ export function rulesOf({ params }: Call, { config: { limits } }: Services): rea
 export function checkCall(call: Call<Costs>, services: Services): string {
   const name = call.params.name!
   const rules = rulesOf(call, services)
-  const { identity = {}, ...options } = call.body
+  const { identity = {}, numbers, ...options } = call.body
   at('/identity', () => checkIdentity(name, identity, rules))
+  at('/numbers', () => services.limits.giveNumbers(name, rules, numbers))
   at('', () => checkCosts(name, options, rules))
   return name
 }

@@ -7,7 +7,7 @@ export const limitsOperations: PartOperations = {
       'decide',
       'Decision',
       'Decide under a limit by name, and spend if it admits',
-      'A refusal has the status 200 too: read `allowed`. With `waitMs`, waits up to so long for units. With `hold`, the receipt holds units in flight.',
+      "A refusal has the status 200 too: read `allowed`. With `waitMs`, waits up to so long for units. With `hold`, the receipt holds units in flight. `numbers` (of rules with `numbers: 'call'`) need the scope limits:numbers, here and in other calls.",
     ],
     'POST limits/{name}/peek': ['peek', 'State', 'Read what a decision would be now'],
     'POST limits/{name}/refund': [
@@ -30,7 +30,7 @@ export const limitsOperations: PartOperations = {
       resetAfterMs: integer, retryAfterMs: integer, debt?: number,
       inFlight?: boolean "The rule counts units in flight. Without \`hold\` they are released at once."`,
     Receipt: `id, limit, identity: {string|number}, at: integer, costs: {integer}, reserved?: {integer},
-      records?: {string}, held?: {integer}, signature`,
+      records?: {string}, numbers?: {object}, held?: {integer}, signature`,
     State: `success: boolean "The same as \`allowed\`.",
       limit,
       allowed: boolean "If false, nothing was spent.",

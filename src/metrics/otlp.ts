@@ -235,7 +235,7 @@ export function otlpRequest(sums: Sums, measured: MeasuredSums, interval: Interv
     sum(
       'sluice.reservation.units',
       '{unit}',
-      'Units that were reserved, that requests have cost, and that were spent above the limit.',
+      'Units that were reserved, that requests have cost (background responses and batches with their estimates), and that were spent above the limit.',
       ofReservations(['reserved', 'cost', 'debt'], 'what'),
     ),
     sum('sluice.store.trips', '{request}', 'HTTP requests to the store.', [[{}, measured.trips]]),

@@ -188,7 +188,11 @@ function reservationsOf(reservations: Readonly<Record<string, ReservationCounts>
       ],
     ),
     byRule('reserved_units', 'Units that were reserved.', ({ reserved }) => [[{}, reserved]]),
-    byRule('cost_units', 'What requests with reservations have cost.', ({ cost }) => [[{}, cost]]),
+    byRule(
+      'cost_units',
+      'What requests with reservations have cost; background responses and batches with their estimates.',
+      ({ cost }) => [[{}, cost]],
+    ),
     byRule('debt_units', 'Units that were spent above the limit.', ({ debt }) => [[{}, debt]]),
   ]
 }

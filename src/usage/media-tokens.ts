@@ -42,13 +42,13 @@ const IMAGE: Record<MediaFormat, (size: Size | undefined) => number> = {
     const tiles = Math.ceil((size.width * scale) / 512) * Math.ceil((size.height * scale) / 512)
     return Math.max(85 + 170 * tiles, Math.ceil(patches * 2.46))
   },
-  /** Pixels / 750, at most 4784. */
-  anthropic: size => (size ? Math.min(Math.ceil((size.width * size.height) / 750), 4784) : 4784),
-  /** 258 for each tile of 768 px, of at most 3072 × 3072. */
+  /** One for each patch of 28 px, at most 4784. */
+  anthropic: size => (size ? Math.min(Math.ceil(size.width / 28) * Math.ceil(size.height / 28), 4784) : 4784),
+  /** The larger of: 2240 (Gemini 3, whatever the size); 258 for each tile of 768 px, of at most 3072 × 3072. */
   gemini(size) {
     if (!size) return 258 * 16
     const tiles = Math.ceil(size.width / 768) * Math.ceil(size.height / 768)
-    return 258 * Math.min(tiles, 16)
+    return Math.max(2240, 258 * Math.min(tiles, 16))
   },
 }
 

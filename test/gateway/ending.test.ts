@@ -417,6 +417,19 @@ describe('a body that is read on after its client has left', () => {
     expect(endings).toEqual(['cancelled'])
     expect(begin()).toBeTypeOf('function')
   })
+
+  it('finds the place that a body which failed by itself has not taken', async () => {
+    const begin = createReadOnSlots(1)
+    const { body, control } = controlledBody()
+    const pump = createTapPump(tapped().tap, { readOn: { forMs: 25_000, begin } })
+    const reply = observeEnd(new Response(body), background, over, { pump })
+    control.error(new Error('reset'))
+    await expect(reply.text()).rejects.toThrow('reset')
+    await settled()
+    await new Promise(setImmediate)
+    expect(endings).toEqual(['failed'])
+    expect(begin()).toBeTypeOf('function')
+  })
 })
 
 describe('a reply whose end cannot be observed', () => {

@@ -211,6 +211,13 @@ describe('npx sluicegate stats', () => {
     ]
     const lines = (await show()).split('\n')
     expect(lines.slice(-4)).toEqual(table)
+    const tokens: ConfigInput['rules'] = [
+      { name: 'tokens', unit: 'tokens', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1m' },
+    ]
+    const units = { tokens: { estimate: 5, actual: { usage: 'openai' } } } as const
+    expect(await show({}, { rules: tokens, units })).toContain(
+      'COST: of a background response or a batch, the estimate.',
+    )
     await count({ 'unsettled minute': 2 })
     const own = (await show({ rule: 'minute' })).split('\n')
     expect(own.slice(-3)).toEqual([

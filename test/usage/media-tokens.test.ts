@@ -34,12 +34,13 @@ const image = (bytes: Uint8Array, format: 'openai' | 'anthropic' | 'gemini') =>
 
 describe('a picture', () => {
   it.each([
-    [1024, 1024, 2520, 1399, 4 * 258],
-    [512, 512, 630, 350, 258],
-    [2048, 1024, 3779, 2797, 6 * 258],
-    [16, 16, 255, 1, 258],
+    [1024, 1024, 2520, 1369, 2240],
+    [512, 512, 630, 361, 2240],
+    [2048, 1024, 3779, 2738, 2240],
+    [16, 16, 255, 1, 2240],
     [8000, 8000, 3779, 4784, 16 * 258],
-    [3000, 10, 765, 40, 4 * 258],
+    [3000, 10, 765, 108, 2240],
+    [2304, 2304, 3779, 4784, 9 * 258],
   ])('of %i × %i costs %i, %i and %i tokens, in every kind of file', (width, height, ...tokens) => {
     for (const kind of KINDS) {
       const costs = (['openai', 'anthropic', 'gemini'] as const).map(format =>
@@ -117,16 +118,16 @@ describe('a request with media', () => {
     [
       'a message of Anthropic',
       user({ type: 'image', source: { type: 'base64', media_type: 'image/png', data: DATA } }),
-      1399,
+      1369,
     ],
-    ['and in another order', user({ source: { data: DATA, type: 'base64' } }), 1399],
+    ['and in another order', user({ source: { data: DATA, type: 'base64' } }), 1369],
     [
       'a result of a tool',
       user({ type: 'tool_result', content: [{ source: { type: 'base64', data: DATA } }] }),
-      1399,
+      1369,
     ],
-    ['Gemini', { contents: [{ parts: [{ inlineData: { mimeType: 'image/png', data: DATA } }] }] }, 4 * 258],
-    ['its other spelling', { contents: [{ parts: [{ inline_data: { data: DATA } }] }] }, 4 * 258],
+    ['Gemini', { contents: [{ parts: [{ inlineData: { mimeType: 'image/png', data: DATA } }] }] }, 2240],
+    ['its other spelling', { contents: [{ parts: [{ inline_data: { data: DATA } }] }] }, 2240],
     [
       'a sound',
       user({ type: 'input_audio', input_audio: { data: base64(bytesOf('ID3'), 9000), format: 'mp3' } }),

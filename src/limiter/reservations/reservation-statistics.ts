@@ -8,7 +8,8 @@ import type { Reservation } from './reservation.ts'
  * - `reservation made`, `reservation settled`: reservations.
  * - `reservation late`: settlements that the store did not apply, because the reservation had ended or was settled before.
  * - `unsettled`: settlements that the isolate gave up. The store may have got one of which only the replies were lost.
- * - `units reserved`: the units of reservations. `units cost`: what the requests have cost.
+ * - `units reserved`: the units of reservations. `units cost`: what the requests have cost. A background
+ *   response or a batch counts with its estimate, because counters only grow.
  * - `units debt`: units that settlements have spent above the limit.
  */
 export type ReservationCounter =

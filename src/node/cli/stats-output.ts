@@ -3,6 +3,7 @@ import type { Config } from '../../config/compile.ts'
 import type { CallCount, RuleCounts, Stats } from '../../ops/stats.ts'
 import { sumByOutcome, sumByRule } from '../../ops/sum-stats.ts'
 import { time } from '../../ops/times.ts'
+import { readsJobs } from '../../set-ups/http/amounts-needed.ts'
 import { alertCell, type Cell, table } from './output.ts'
 
 /** Which part of the statistics to print. */
@@ -67,7 +68,7 @@ export function statsText(
   ] as const)
     if (count > 0)
       lines.push('', `The counters of ${count} more ${what} may be missing: the store did not confirm them.`)
-  if (Object.keys(reservations).length > 0) lines.push('', ...reservationLines(reservations))
+  if (Object.keys(reservations).length > 0) lines.push('', ...reservationLines(reservations, config))
   return lines.join('\n')
 }
 
@@ -91,7 +92,11 @@ function callTable(calls: readonly CallCount[], { limits }: Config): string {
   return table(['CALLS OF', 'OUTCOME', 'CAUSE', 'COUNT', 'SHARE'], rows)
 }
 
-function reservationLines(reservations: NonNullable<Stats['reservations']>): string[] {
+/** Counters only grow, so the estimate cannot be taken back when the usage is read. */
+const COST_OF_JOBS =
+  'COST: of a background response or a batch, the estimate. The limit counts its usage as soon as a reply reports it.'
+
+function reservationLines(reservations: NonNullable<Stats['reservations']>, config: Config): string[] {
   const rows = Object.entries(reservations).map(([name, counts]) => {
     const { made, settled, late, unsettled, reserved, cost, debt } = counts
     const numbers = [made, settled, late, unsettled, reserved, cost, debt].map(String)
@@ -102,6 +107,7 @@ function reservationLines(reservations: NonNullable<Stats['reservations']>): str
   const isAny = (what: 'late' | 'unsettled') => all.some(counts => counts[what] > 0)
   return [
     table(['RESERVATIONS OF', ...columns], rows),
+    ...(readsJobs(config) ? ['', COST_OF_JOBS] : []),
     ...(isAny('late')
       ? ['', 'LATE: settled after they had ended, or twice. The settlement changed nothing.']
       : []),

@@ -115,6 +115,8 @@ async function run(
     await write(tap.rest())
     await writer.close()
   } catch (error) {
+    // Aborting fails the writer, which must not look like a client that leaves: nothing would end that reading on.
+    stopped ??= error
     writer.abort(error).catch(() => {})
     throw error
   } finally {

@@ -21,7 +21,7 @@ export const WIDE_LIMIT = [
 export function serveInProcess(
   config: Partial<ConfigInput>,
   variables: IsolateOptions['variables'],
-  options: Pick<IsolateOptions, 'serverOptions'> = {},
+  options: Pick<IsolateOptions, 'serverOptions' | 'replacesGlobals'> = {},
 ): Promise<Isolate> {
   const checked = checkServeConfig({
     credentials: ANY_CALLER,

@@ -11,6 +11,7 @@ import { logException } from '../../set-ups/http/unexpected.ts'
 import { closeAfterReply } from './connections.ts'
 import { Exchange, openExchange } from './exchange.ts'
 import { MAX_HEADERS } from './limits-of-connections.ts'
+import { originBodyOf } from './origin-fetch.ts'
 import { sendReply } from './send-reply.ts'
 import { asksForWebSocket } from './upgrade.ts'
 
@@ -68,7 +69,9 @@ export function createListeners({ app }: Pick<Gateway, 'app'>, options: Listener
     if (exchange.isAwaitingContinue) outgoing.shouldKeepAlive = false
     // A body of which a part was read for an estimate, before the request was refused.
     const isCutOff = exchange.hasBody && exchange.isRead && !incoming.complete
-    if (!exchange.isForwarded && !isCutOff) return response
+    // A copy of the request went to the origin, because its body was read before.
+    const isFromOrigin = exchange.isForwarded || originBodyOf(response) !== undefined
+    if (!isFromOrigin && !isCutOff) return response
     // The origin has answered early, or failed.
     if (exchange.hasBody && !incoming.complete) closeAfterReply(incoming, outgoing)
     await sendReply(response, outgoing)

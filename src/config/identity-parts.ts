@@ -32,6 +32,11 @@ export const identityParts = {
   /** The value of a header. Its name is written in lower case. Without: counted with all others without the header. */
   header: { isNamed: true },
   /**
+   * A field of the request's body: a text or a whole number at the root of JSON, or of a form (not multipart), of at most 8 kB
+   * ([guessed passwords](units.md#guessed-passwords)). Without: counted with all others without the field, or whose body can be read in two ways.
+   */
+  field: { isNamed: true },
+  /**
    * A claim of a token (text, number or boolean), separate for each issuer. Without: a token without the claim is counted with all
    * others of its issuer that lack it.
    */
@@ -73,6 +78,10 @@ export const nameForms: Record<NamedPart, { form: RegExp; fix: string }> = {
     form: /^[!#$%&'*+.^_`|~0-9a-z-]{1,64}$/,
     fix: "does not name a header. Write its name in lowercase, as in 'header:x-tenant'.",
   },
+  field: {
+    form: /^[^\s\p{C}]{1,64}$/u,
+    fix: "does not name a field. Use 1 to 64 characters without spaces, as in 'field:email'.",
+  },
   claim: { form: /^.{1,128}$/s, fix: "does not name a claim. Use 1 to 128 characters, as in 'claim:org'." },
 }
 
@@ -103,6 +112,13 @@ export function needsCredential(by: By): boolean {
 export function needsToken(by: By): boolean {
   return partOf(by).needs === 'token'
 }
+
+/** Whether the value comes from the body of the request. */
+export const isField = (by: By) => readPart(by).part === 'field'
+
+/** Whether any rule counts by a field of the body. */
+export const countsByField = (rules: readonly { by: readonly By[] }[]) =>
+  rules.some(({ by }) => by.some(isField))
 
 /** Whether the counters belong to a consumer. */
 export function isOfConsumer(by: readonly By[]): boolean {

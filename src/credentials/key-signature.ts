@@ -104,11 +104,14 @@ export interface KeySigner {
   /** The id of its secret. */
   id: string
   mint(key: Omit<SignedKey, 'secret' | 'environment'>): Promise<string>
+  /** As `createFieldDigest`. */
+  digestField(text: string): Promise<string | undefined>
 }
 
 export const createKeySigner = (secret: KeySecret, environment?: string): KeySigner => ({
   id: secret.id,
   mint: key => mintSignedKey({ ...key, secret, environment }),
+  digestField: createFieldDigest(secret, environment),
 })
 
 /** Checks the signature of a key that the isolate does not remember. Its form is valid (consumerOfApiKey). */
@@ -145,6 +148,28 @@ export function createSignatureCheck(
     const { subject } = credential
     if (subject.kind !== 'key' || !isYoung(day!)) return credential
     return { ...credential, subject: { ...subject, planInOutage: plan } }
+  }
+}
+
+/**
+ * Creates the function that computes the digest of a text that a caller has sent, such as the name of an account. Without the secret, a reader
+ * of the store cannot find the text by trying. Texts that a database may take as the same have one digest: case, accents, width and white space do not count.
+ *
+ * @returns undefined for a text of which nothing is left
+ */
+export function createFieldDigest(
+  secret: KeySecret,
+  environment = '',
+): (text: string) => Promise<string | undefined> {
+  // No environment has a dot in its name, so a digest is never the MAC of a key.
+  const mac = createMac(secret, `field.${environment}`)
+  return async text => {
+    const comparable = text
+      .normalize('NFKD')
+      .replace(/[\p{M}\p{C}\p{Z}]/gu, '')
+      .toUpperCase()
+      .toLowerCase()
+    return comparable === '' ? undefined : await mac(comparable)
   }
 }
 

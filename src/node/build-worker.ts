@@ -8,6 +8,7 @@ import { join, relative, sep } from 'node:path'
 import { thirdNumberOf } from '../algorithms/lua-of.ts'
 import { API_ROUTES } from '../config/check/api-schema.ts'
 import type { Config, Rule } from '../config/compile.ts'
+import { countsByField } from '../config/identity-parts.ts'
 import {
   anyCountsInFlight,
   anyReserves,
@@ -226,6 +227,7 @@ export function workerModule(
     ...used(dependsOnRequest(config), 'createMatchByRequest'),
     ...used(config.credentials.signature !== undefined, 'createSignatureCheck'),
     ...used(countsGuesses(config, config.rules), 'createGuesses'),
+    ...used(countsByField(config.rules), 'createFieldReader'),
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeyFinder'),
     ...used(config.credentials.jwt.size > 0, 'createTokenFinder'),
     ...used(isFollowing, 'createOriginLoad'),

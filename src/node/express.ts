@@ -4,6 +4,7 @@ import { getRequestListener } from '@hono/node-server'
 import { SYSTEM_TIMER } from '../clock.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import { onClientGoneOf } from '../config/compile.ts'
+import { countsByField } from '../config/identity-parts.ts'
 import type { Ending } from '../limiter/engine-shape.ts'
 import type { CallerInfo } from '../set-ups/guard/caller-info.ts'
 import {
@@ -56,7 +57,9 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
 ): Middleware<Req> & Closable {
   const guarded = createGuard(config, options, platform)
   const readOn = onClientGoneOf(config) === 'read-on' ? createReadOn() : undefined
-  const readsBody = Object.values(config.units ?? {}).some(({ estimate = 0 }) => typeof estimate !== 'number')
+  const readsBody =
+    Object.values(config.units ?? {}).some(({ estimate = 0 }) => typeof estimate !== 'number') ||
+    countsByField((config.rules ?? []).map(({ by }) => ({ by: [by].flat() })))
   const middleware: Middleware<Req> = (req, res, next) => {
     let isAdmitted = false
     async function decide(): Promise<void> {
@@ -214,8 +217,15 @@ function requestOf(req: IncomingMessage, res: ServerResponse, readsBody: boolean
   }
   const { method = 'GET' } = req
   const body = readsBody && !/^(GET|HEAD)$/i.test(method) ? parsedBodyOf(req) : undefined
+  // An object that was parsed from a form is JSON here.
+  if (body !== undefined && !(body instanceof Uint8Array) && hasForm(req))
+    headers.set('content-type', 'application/json')
   return new Request(url, { method, headers, signal: gone.signal, ...(body !== undefined && { body }) })
 }
+
+const hasForm = ({ headers, ...req }: IncomingMessage) =>
+  typeof (req as { body?: unknown }).body === 'object' &&
+  /^application\/x-www-form-urlencoded\b/i.test(headers['content-type'] ?? '')
 
 function urlOf(req: IncomingMessage): URL | undefined {
   // Express removes the path at which the middleware is mounted from `url`.

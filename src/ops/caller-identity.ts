@@ -8,7 +8,9 @@ import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule } from '../config/compile.ts'
 import { isOfConsumer } from '../config/identity-parts.ts'
 import type { Credential } from '../credentials/credential.ts'
+import { KEY_SECRET } from '../credentials/key-signature.ts'
 import { addressIdentity } from '../set-ups/http/address.ts'
+import type { BodyFields } from '../set-ups/http/body-fields.ts'
 import { createKeyReader } from '../set-ups/http/identity-keys.ts'
 import { consumerKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
@@ -61,8 +63,24 @@ export async function countersOf(
     claims: Object.fromEntries(namedParts(identity, 'claim')),
   }
   const caller = { addressIdentity: addressIdentity(address, config.address.ipv6Prefix), credential }
-  const read = createKeyReader(requestOf(identity), caller, identity.route || undefined)
+  const fields = await fieldsOf(store, identity)
+  const read = createKeyReader(requestOf(identity), caller, identity.route || undefined, fields)
   return { consumer, mode, rules, keyOf: rule => read(rule)! }
+}
+
+/** @throws AdminError `refused` if the store does not have the secret of the digests */
+async function fieldsOf({ keySigner }: AdminStore, identity: CallerIdentity): Promise<BodyFields> {
+  const fields = new Map<string, string>()
+  for (const [name, text] of namedParts(identity, 'field')) {
+    if (!keySigner)
+      throw new AdminError(
+        'refused',
+        `Counters by field:${name} have digests as their names. Use the command line, with ${KEY_SECRET} set to the secret of the deployment.`,
+      )
+    const digest = await keySigner.digestField(text)
+    if (digest !== undefined) fields.set(name, digest)
+  }
+  return fields
 }
 
 /** `[['x-tenant', 'a']]` for the part `header`; without empty values. */

@@ -11,6 +11,7 @@ import { ANONYMOUS, type RouteSettings } from '../config/compile-route.ts'
 import { countsInFlight, isVariantFor, switchNameOf } from '../config/compile-rule.ts'
 import { type Adaptive, adaptiveRangeOf, type TrafficClass } from '../config/compile-shedding.ts'
 import { type HookName, hooksOf } from '../config/hooks.ts'
+import { countsByField } from '../config/identity-parts.ts'
 import { bindRules } from '../limiter/bind.ts'
 import { gatewayRuleSet } from '../script/compiled.ts'
 import type { Evaluation } from '../script/evaluation.ts'
@@ -190,6 +191,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
       ...(credential?.method === 'opaque-key' && input.key !== undefined && !input.mode
         ? [HINT_FOR_MODE]
         : []),
+      ...(reachesStore && countsByField(matched.rules) ? [HINT_FOR_FIELDS] : []),
       ...(stored?.unknownConsumer ? [hintForUnknown(input.consumer!, stored.unknownConsumer.others)] : []),
       ...(caller.address === undefined ? hintsForAddress(input, config) : []),
     ],
@@ -310,6 +312,9 @@ function hintsForCredential(
     `Keys of consumer '${consumer}' have other plans: ${ofKeys.join(', ')}. To explain a request with one of them, use --key or --plan.`,
   ]
 }
+
+const HINT_FOR_FIELDS =
+  'Rules by a field of the body are left out. To see them, use npx sluicegate limits peek --by field:<name>=<value>.'
 
 const HINT_FOR_MODE =
   'Only the store knows the mode of an imported key. If it is a test key, add --mode test.'

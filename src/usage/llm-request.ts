@@ -7,6 +7,7 @@ import { concat } from './concat.ts'
 import { LlmScan, type OutputSettings } from './llm-scan.ts'
 import { type Beginning, readBeginning, resumeBody } from './read-body.ts'
 import { NO_TOKENS, type Tokens } from './tokens.ts'
+import { lengthOf, withBody } from './with-body.ts'
 
 export interface LlmRequestSettings {
   /** So much of a body is read before the request is decided (bytes, default 256,000). The rest is read while it passes. */
@@ -51,9 +52,6 @@ export type BodyRefusal = { reason: 'slow' | 'full' } | { reason: 'not-json'; de
 const DEFAULT_MAX_BYTES = 256_000
 
 const UNBOUNDED: BodyHold = { isKnown: true, take: () => true, give() {} }
-
-/** Of Workers: a stream that is sent with Content-Length. */
-declare const FixedLengthStream: (new (length: number) => TransformStream) | undefined
 
 /** Estimates a request. Never rejects. */
 export async function readLlmRequest(
@@ -232,30 +230,3 @@ function passOn(passing: PassingBody, asker: UsageAsker | undefined): LlmRequest
 }
 
 const SPACE = 32
-
-/** Content-Length, or 0 if it is not known. */
-function lengthOf({ headers }: Request): number {
-  const length = headers.get('content-length')
-  return length !== null && /^[0-9]{1,15}$/.test(length) ? Number(length) : 0
-}
-
-/** Some origins refuse a body in chunks, without Content-Length. */
-function withBody(
-  request: Request,
-  body: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>,
-  length = 0,
-): Request {
-  const headers = new Headers(request.headers)
-  const bytes = body instanceof Uint8Array ? body.byteLength : length
-  if (headers.has('content-length')) headers.set('content-length', String(bytes))
-  const sent = body instanceof Uint8Array || length === 0 ? body : withLength(body, length)
-  return new Request(request, { body: sent, headers, duplex: 'half' } as RequestInit)
-}
-
-function withLength(body: ReadableStream<Uint8Array>, length: number): ReadableStream<Uint8Array> {
-  if (typeof FixedLengthStream === 'undefined') return body
-  const { readable, writable } = new FixedLengthStream(length)
-  // A body that fails breaks off the request.
-  body.pipeTo(writable).catch(() => {})
-  return readable
-}

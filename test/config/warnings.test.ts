@@ -37,6 +37,33 @@ it.each([
   if (isWarning) expect(texts[0]).toContain(`'${ttl}' is short`)
 })
 
+describe('a rule by a field of the body', () => {
+  const match = { methods: ['POST'], path: '/login' }
+  const withField = (changes: object) => ({ rules: [RULE, rule({ name: 'b', match, ...changes })] })
+
+  it('is a warning where it enforces without an address, because strangers can lock the account', () => {
+    const [warning] = warningsIn(withField({ by: 'field:email' })).filter(text =>
+      text.startsWith('rules[1].by'),
+    )
+    expect(warning).toBe(
+      "rules[1].by: anyone can name the email of another, so strangers can use up its limit. Write by: ['field:email', 'address'], or mode: 'shadow'.",
+    )
+    for (const changes of [
+      { by: ['field:email', 'address'] },
+      { by: 'field:email', mode: 'shadow' },
+      { by: ['field:email', 'consumer'] },
+    ])
+      expect(pathsIn(withField(changes))).not.toContain('rules[1].by')
+  })
+
+  it('is a warning if it matches all paths, whose requests have no such field', () => {
+    const texts = warningsIn(withField({ by: ['field:email', 'address'], match: { methods: ['POST'] } }))
+    expect(texts.filter(text => text.startsWith('rules[1]:'))).toEqual([
+      expect.stringContaining('counts all requests without the email together'),
+    ])
+  })
+})
+
 describe('a rule that never refuses', () => {
   const issuer = { access: 'https://team.cloudflareaccess.com', audience: 'api' }
   it.each([

@@ -7,7 +7,7 @@ import { compileGatewayRule } from '../compile-rule.ts'
 import { unitsOf } from '../compile-units.ts'
 import type { Mistake } from '../config-error.ts'
 import { milliseconds } from '../duration.ts'
-import { needsCredential, readPart } from '../identity-parts.ts'
+import { isField, needsCredential, readPart } from '../identity-parts.ts'
 import { findUncovered } from './coverage.ts'
 import { warningsOfUnits } from './mistakes-of-units.ts'
 import { findUnusedLeases } from './never-leased.ts'
@@ -41,6 +41,7 @@ export function warningsOf(config: ConfigInput): Warning[] {
       written.map(({ rule }) => rule),
     ),
     ...rules.flatMap((rule, i) => warningsOfIdentity(rule, `rules[${i}].by`, config)),
+    ...rules.flatMap((rule, i) => warningsOfField(rule, `rules[${i}]`)),
     ...rules.flatMap((rule, i) => warningsOfTtl(rule, `rules[${i}].ttl`)),
     ...Object.entries(config.limits ?? {}).flatMap(([name, rules]) =>
       rules.flatMap((rule, i) => warningsOfTtl(rule, `limits.${name}[${i}].ttl`)),
@@ -59,6 +60,28 @@ function warningsOfTtl(rule: RuleInput | LimitRuleInput | CallLimitRuleInput, pa
   if (ttl === undefined || milliseconds(ttl) >= SHORT_TTL_MS) return []
   const message = `'${ttl}' is short: an event loop can be busy for as long, and then renews no units. Meanwhile others are admitted in their place, so that more than the limit are in flight. Use '5s' or more, unless units of a process that has died must be free sooner.`
   return [{ path, message }]
+}
+
+/**
+ * Warns about rules by a field of the body. Anyone can name the account of another: without the address, strangers lock it. Other requests have
+ * no such field, and are counted together.
+ */
+function warningsOfField({ by, mode, match, enforce }: RuleInput, path: string): Warning[] {
+  const field = [by].flat().find(part => part !== undefined && isField(part))
+  if (field === undefined) return []
+  const warnings: Warning[] = []
+  const isEnforced = (mode ?? 'enforce') === 'enforce' && enforce !== 0
+  if (isEnforced && ![by].flat().some(part => part === 'address' || (part && needsCredential(part))))
+    warnings.push({
+      path: `${path}.by`,
+      message: `anyone can name the ${field.slice(6)} of another, so strangers can use up its limit. Write by: ['${field}', 'address'], or mode: 'shadow'.`,
+    })
+  if (match?.path === undefined && match?.routes === undefined)
+    warnings.push({
+      path,
+      message: `counts all requests without the ${field.slice(6)} together, such as those with another body. Add a match, as in match: { methods: ['POST'], path: '/login' }.`,
+    })
+  return warnings
 }
 
 /** Parts that a client must prove or cannot choose. */

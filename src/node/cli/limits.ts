@@ -40,6 +40,7 @@ import {
   addAuthorOptions,
   addStoreAndConfirmOptions,
   addStoreOptions,
+  keySecretOf,
   mustConfirm,
   openStore,
   type StoreFlags,
@@ -138,14 +139,14 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
 
 async function pause(load: ConfigLoader, limit: string, flags: Flags & { for: number }): Promise<void> {
   const { by = {} } = flags
-  const { store, config } = await openStore(flags, load)
+  const { store, config } = await openStore(flags, load, keySecretOf(process.env))
   const until = await pauseLimit(store, config, limit, by, flags.for)
   print(flags, limitPauseDocument(limit, by, until), () => pauseText(limit, by, until))
 }
 
 async function resume(load: ConfigLoader, limit: string, flags: Flags): Promise<void> {
   const { by = {} } = flags
-  const { store, config } = await openStore(flags, load)
+  const { store, config } = await openStore(flags, load, keySecretOf(process.env))
   const until = await pauseLimit(store, config, limit, by, 0)
   print(flags, limitPauseDocument(limit, by, until), () => pauseText(limit, by, until))
 }
@@ -166,7 +167,7 @@ function parsePause(text: string): number {
 
 async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
   const target = parseTarget(limit, flags)
-  const { store, config } = await openStore(flags, load)
+  const { store, config } = await openStore(flags, load, keySecretOf(process.env))
   if (target.kind === 'limit' && isShedder(target.name, config)) {
     if (flags.by)
       throw new AdminError('usage', `'${target.name}' counts all callers together. Leave --by out.`)
@@ -242,7 +243,7 @@ async function peekShedder(store: AdminStore, config: Config, flags: Flags): Pro
 
 async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
   const target = parseTarget(limit, flags)
-  const { store, config } = await openStore(flags, load)
+  const { store, config } = await openStore(flags, load, keySecretOf(process.env))
   if (target.kind === 'limit') {
     const { by = {}, rule, numbers } = flags
     const limit = `limit '${target.name}'${identityText(by)}`

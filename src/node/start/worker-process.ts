@@ -9,6 +9,7 @@ import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
+import { countsByField } from '../../config/identity-parts.ts'
 import { METRICS_TOKEN } from '../../config/metrics-token.ts'
 import { KEY_SECRET } from '../../credentials/key-signature.ts'
 import { ALL_PARTS } from '../../set-ups/http/all-parts.ts'
@@ -94,12 +95,12 @@ async function readConfig(): Promise<Config> {
 }
 
 /** The variables that the config names. A deployment would get them from Cloudflare. */
-function variablesNamedBy({ credentials, shedding, metrics }: Config): string[] {
+function variablesNamedBy({ credentials, shedding, metrics, rules }: Config): string[] {
   const secrets = [...credentials.jwt.values()].flatMap(({ keys }) => ('secret' in keys ? [keys.secret] : []))
   return [
     'SLUICE_ENVIRONMENT',
     ...(shedding?.workerUtilization?.pushes ? [UTILIZATION_SECRET] : []),
-    ...(credentials.signature ? [KEY_SECRET] : []),
+    ...(credentials.signature || countsByField(rules) ? [KEY_SECRET] : []),
     ...(metrics ? [METRICS_TOKEN] : []),
     ...secrets,
   ]

@@ -24,6 +24,7 @@ import { withActualHook } from '../../usage/actual-hook.ts'
 import { createUsageReader } from '../../usage/usage-reader.ts'
 import { createDecideRequestWithAmounts } from './amounts.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
+import { createFieldReader } from './body-fields.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { observeEnd } from './ending.ts'
 import { createErrorShapes } from './error-shapes.ts'
@@ -69,6 +70,7 @@ export const ALL_PARTS: Parts = {
   createTokenFinder,
   createOriginLoad,
   createUtilizationShedderAndBoard,
+  createFieldReader,
   createProcessPressure,
   createAdaptiveLimit,
   signalScript,

@@ -11,6 +11,7 @@ import type { Decided, Engine } from '../../limiter/engine-shape.ts'
 import { toDegraded } from '../../limiter/evaluate.ts'
 import type { Log } from '../../log.ts'
 import type { RuleSet } from '../../script/rule-set-shape.ts'
+import type { BodyFields, ReadFields } from './body-fields.ts'
 import type { Caller } from './caller.ts'
 import type { DecidedRequest } from './decided-request.ts'
 import { type CostOf, demandRules } from './demand-rules.ts'
@@ -41,6 +42,8 @@ export interface IdentifiedRequest extends AppliedHooks {
   request: Request
   /** Undefined if the config does not shed load. */
   trafficClass: TrafficClass | undefined
+  /** Of its body, if rules count by them. */
+  fields?: BodyFields | undefined
   /** Absent: its rules count requests. */
   costOf?: CostOf
 }
@@ -61,6 +64,8 @@ export interface DecideRequestParts {
   match: MatchRequest
   /** The worker utilization shedder and the adaptive limit. Absent if the config has neither. */
   originLoad?: Pick<OriginLoad, 'shedder' | 'limitOf'> | undefined
+  /** Absent if no rule counts by a field of the body. */
+  readFields?: ReadFields | undefined
   /** The hooks of the config; absent if it has none. */
   hooks?: HookRunner | undefined
   log: Log
@@ -79,6 +84,7 @@ export function createDecideRequest(
     match,
     originLoad,
     hooks,
+    readFields,
     emptyStore,
     log,
   }: DecideRequestParts,
@@ -154,13 +160,17 @@ export function createDecideRequest(
         ? await hooks.apply(identify, { request, matched: beforeHooks, host })
         : { matched: beforeHooks, caller: await identify() }
       const { matched, caller } = applied
+      const body = await readFields?.(request, caller, matched.rules)
+      if (body?.refusal)
+        return { matched, caller, ruling: { kind: 'unread', problem: body.refusal }, ...WITHOUT_STORE }
+      const fields = body?.fields
       if (caller.refusal) {
         const { guess, refusal } = caller
         const tooManyGuesses =
           guess &&
           engine.noteGuess?.({
             ruleSet,
-            rules: demandRules(request, { ...caller, credential: guess }, matched, config.allow),
+            rules: demandRules(request, { ...caller, credential: guess }, matched, config.allow, { fields }),
           })
         return { ...applied, ruling: tooManyGuesses ?? refusal, ...WITHOUT_STORE }
       }
@@ -176,7 +186,10 @@ export function createDecideRequest(
           const known = isAdmitted(seen) && { plan: seen.plan, consumer: seen.consumer }
           return { matched, caller, ruling: { kind: 'shed', verdict: shed, ...known }, ...WITHOUT_STORE }
         }
-        decided = await decide({ request, ...applied, trafficClass }, background)
+        decided = await decide(
+          { ...applied, request: body?.request ?? request, fields, trafficClass },
+          background,
+        )
       } catch (error) {
         decided = await decideBroken({ ...applied, trafficClass }, error, background)
       }
@@ -190,7 +203,8 @@ export function createDecideRequest(
           identifier.remember(decided.caller, outcome)
         })
       }
-      return { ...decided, matched, ruling: decision, shed, trafficClass }
+      if (decision.kind !== 'allowed') body?.skip()
+      return { ...decided, ...body?.forwarding(decided), matched, ruling: decision, shed, trafficClass }
     } catch (error) {
       const { cause, detail } = toDegraded(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const

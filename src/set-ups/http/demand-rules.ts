@@ -5,6 +5,7 @@ import type { Config, GatewayRule } from '../../config/compile.ts'
 import { isVariantFor, type Rule, withoutPlans } from '../../config/compile-rule.ts'
 import { limitForClass, type TrafficClass } from '../../config/compile-shedding.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
+import type { BodyFields } from './body-fields.ts'
 import { type Caller, callerKey, modeOf } from './caller.ts'
 import { createKeyReader } from './identity-keys.ts'
 import type { Matched } from './match.ts'
@@ -16,6 +17,7 @@ interface MoreOfRequest {
   trafficClass?: Pick<TrafficClass, 'rank' | 'isCritical'> | undefined
   adaptedLimitOf?: ((rule: Rule) => number | undefined) | undefined
   costOf?: CostOf | undefined
+  fields?: BodyFields | undefined
 }
 
 /**
@@ -23,16 +25,16 @@ interface MoreOfRequest {
  *
  * @param request for the values that rules count by, beside those of the caller
  * @param more `trafficClass`: of the request, if the config sheds load; `adaptedLimitOf`: returns the current limit of a rule whose limit
- * adapts; `costOf`: if the rules count other units than requests
+ * adapts; `costOf`: if the rules count other units than requests; `fields`: of the body. Without them, rules by a field do not apply
  */
 export function demandRules(
   request: Request,
   caller: Caller,
   matched: Matched,
   allow: Config['allow'],
-  { trafficClass, adaptedLimitOf, costOf = costInRequests }: MoreOfRequest = {},
+  { trafficClass, adaptedLimitOf, costOf = costInRequests, fields }: MoreOfRequest = {},
 ): DemandedRule[] {
-  const keyOf = createKeyReader(request, caller, matched.route?.name)
+  const keyOf = createKeyReader(request, caller, matched.route?.name, fields)
   const demanded: DemandedRule[] = []
   for (const rule of dropExempt(matched.rules, caller, allow)) {
     const adapted = adaptRule(rule, caller, trafficClass)

@@ -8,6 +8,7 @@ import { createBodyRoom } from '../../usage/body-room.ts'
 import { type BodyRefusal, type LlmRequest, readLlmRequest } from '../../usage/llm-request.ts'
 import { type Weights, weigh } from '../../usage/tokens.ts'
 import type { Amounts } from '../../usage/usage.ts'
+import { BODY_TOO_MANY, BODY_TOO_SLOW } from './body-refusals.ts'
 import type { Caller } from './caller.ts'
 import { type EstimatedRequest, withoutBody } from './estimated-request.ts'
 import type { Problem } from './problem.ts'
@@ -78,22 +79,12 @@ function refusalOf(read: LlmRequest, estimated: readonly [string, Unit][]): Prob
   return hasNoPrice && read.isUnreadable() ? NO_PRICE : undefined
 }
 
-const FULL_RETRY_SECONDS = 1
-
 function problemOf(refusal: BodyRefusal): Problem {
   switch (refusal.reason) {
     case 'slow':
-      return {
-        ...{ status: 408, title: 'Request Timeout' },
-        detail:
-          'The body did not arrive within 30 s. Nothing was charged. Send it again, on a faster connection.',
-      }
+      return BODY_TOO_SLOW
     case 'full':
-      return {
-        ...{ status: 503, title: 'Service Unavailable' },
-        detail: `Too many bodies are being sent at once. Nothing was charged. Try again in ${FULL_RETRY_SECONDS} s.`,
-        headers: { 'retry-after': String(FULL_RETRY_SECONDS) },
-      }
+      return BODY_TOO_MANY
     case 'not-json':
       return {
         ...{ status: 400, title: 'Bad Request' },

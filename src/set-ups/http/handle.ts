@@ -6,6 +6,7 @@ import type { Background } from '../../background.ts'
 import { type Clock, elapsed, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
+import { countsByField } from '../../config/identity-parts.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
 import { createLog, type Log } from '../../log.ts'
@@ -160,6 +161,9 @@ export function createHandler(
   const errorShapeOf = hasErrorShapes(config) ? parts.createErrorShapes(config.units!) : undefined
   const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
   const { trustedWorkers } = config.address
+  const readFields = countsByField(config.rules)
+    ? parts.createFieldReader(config, variables ?? {}, timer)
+    : undefined
   const emptyStore = createEmptyStoreCheck(store, () => elapsed(clock), reportEmptyStore)
   const engine = createEngineWithParts(config, config.rules, store, parts, {
     ...{ clock, timer, board, log, signals: originLoad?.riders },
@@ -178,7 +182,7 @@ export function createHandler(
   const decideRequest = parts.createDecideRequest(config, {
     ...deciding,
     match: createMatch(config, parts.createMatchByRequest),
-    ...{ originLoad, emptyStore },
+    ...{ originLoad, emptyStore, readFields },
     ...{ parts, now: elapsedMs, wallClock: clock.now, timer, onFinish: reporting.onFinish },
   })
 

@@ -4,6 +4,7 @@ import type { GatewayRule } from '../../config/compile-rule.ts'
 import {
   BOTH_MODES,
   type By,
+  isField,
   isOfConsumer,
   needsCredential,
   needsToken,
@@ -13,6 +14,7 @@ import {
 } from '../../config/identity-parts.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { identityStateKey, type PartValue } from '../../store/keys.ts'
+import type { BodyFields } from './body-fields.ts'
 import { type Caller, modeOf } from './caller.ts'
 import { cfOf } from './connection.ts'
 import { hostOf } from './path.ts'
@@ -23,6 +25,8 @@ interface Source {
   caller: Caller
   /** Name of the route. */
   route: string | undefined
+  /** Absent: the body was not read. */
+  fields: BodyFields | undefined
 }
 
 /** The consumer or address that the state belongs to, if any. The key starts with it. */
@@ -45,6 +49,7 @@ const readers: Record<PartName, (source: Source, name: string, owner: Owner) => 
     `header.${encodeURIComponent(name)}`,
     request.headers.get(name) ?? undefined,
   ],
+  field: ({ fields }, name) => [`field.${encodeURIComponent(name)}`, fields!.get(name)],
   claim: ({ caller }, name) => claimOf(caller.credential!, name),
   mode: ({ caller }) => ['mode', modeOf(caller.credential)],
   country: ({ request }) => ['country', textOf(cfOf(request).country)],
@@ -56,17 +61,19 @@ const readers: Record<PartName, (source: Source, name: string, owner: Owner) => 
  * such identity.
  *
  * @param route name of the request's route
+ * @param fields of its body; without them, it has no identity under rules by a field
  */
 export function createKeyReader(
   request: Request,
   caller: Caller,
   route: string | undefined,
+  fields?: BodyFields,
 ): (rule: Pick<GatewayRule, 'by' | 'identity' | 'acrossModes'>) => string | undefined {
   // Cached, because several rules count the same identity.
   const known = new Map<string, string | undefined>()
   return rule => {
     const { identity } = rule
-    if (!known.has(identity)) known.set(identity, identityKey(rule, { request, caller, route }))
+    if (!known.has(identity)) known.set(identity, identityKey(rule, { request, caller, route, fields }))
     return known.get(identity)
   }
 }
@@ -78,6 +85,7 @@ function identityKey(
   const { credential } = source.caller
   if (!credential && by.some(needsCredential)) return undefined
   if (!credential?.claims && by.some(needsToken)) return undefined
+  if (!source.fields && by.some(isField)) return undefined
 
   const owner = ownerOf(by, source.caller)
   const values = by.flatMap(written => {

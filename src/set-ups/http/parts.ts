@@ -9,6 +9,7 @@ import type { createStatsRecorder } from '../../metrics/flush.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
 import type { AmountParts, AmountsPlatform } from './amounts.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
+import type { createFieldReader } from './body-fields.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { DecideRequest, DecideRequestParts } from './decide-request.ts'
 import type { observeEnd } from './ending.ts'
@@ -33,6 +34,8 @@ export interface Parts extends Required<EngineParts>, OriginLoadParts, AmountPar
   createDecideRequest(config: Config, parts: DecideRequestParts & AmountsPlatform): DecideRequest
   /** With units whose errors have the shape of another API. */
   createErrorShapes: typeof createErrorShapes
+  /** With rules that count by a field of the body. */
+  createFieldReader: typeof createFieldReader
   /** With `hooks`. */
   createHookRunner: typeof createHookRunner
   /** With `headers: { xRateLimit }`. */

@@ -1,0 +1,262 @@
+/** Calls of `acquire` in several processes that share a store, and that give up: by their timeouts, by signals, and because a process ends. */
+import * as fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
+import { sleepBy } from '../../src/set-ups/limits/settings.ts'
+import type { Store } from '../../src/store/store.ts'
+import { randomCases } from '../selection.ts'
+import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
+import { expectShare, forEvery } from '../support/property.ts'
+import { SEED } from '../support/random.ts'
+import { storeOf } from '../support/stores.ts'
+import { NOON } from '../support/traffic.ts'
+
+const by = ['account']
+/** More than all calls of a test together. */
+const DAY = 1000
+const day = { name: 'day', by, algorithm: 'fixed-window', limit: DAY, period: '1d' } as const
+const { limits } = configOf({
+  rules: [],
+  limits: {
+    queue: [{ name: 'queue', by, algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 12 }, day],
+    bucket: [{ name: 'bucket', by, algorithm: 'token-bucket', limit: 10, period: '1s', burst: 3 }, day],
+    slots: [{ name: 'slots', by, algorithm: 'concurrency', limit: 3, ttl: '1s' }, day],
+    both: [
+      { name: 'queue', by, algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 12 },
+      { name: 'even', by, algorithm: 'gcra', limit: 8, period: '1s', burst: 2 },
+      day,
+    ],
+  },
+})
+
+/** How long a unit occupies the outlet of a queue (ms). */
+const UNIT_MS = 100
+
+/** A clock that advances when all calls wait for it. Times are whole milliseconds. */
+class SharedClock {
+  nowMs = NOON / 1e3
+  readonly #events: { at: number; run: () => unknown; isOff?: true }[] = []
+  /** What the store is doing. */
+  readonly #working = new Set<Promise<unknown>>()
+
+  timer = (ms: number, run: () => void) => {
+    const event: { at: number; run: () => unknown; isOff?: true } = { at: this.nowMs + Math.ceil(ms), run }
+    this.#events.push(event)
+    return () => {
+      event.isOff = true
+    }
+  }
+
+  pass = (ms: number) => new Promise<void>(resolve => void this.timer(ms, resolve))
+
+  async while<T>(work: Promise<T>): Promise<T> {
+    this.#working.add(work)
+    return await work.finally(() => this.#working.delete(work))
+  }
+
+  async run(untilMs: number): Promise<void> {
+    for (;;) {
+      for (let turns = 0; turns < 3; turns++) await new Promise(resolve => setImmediate(resolve))
+      if (this.#working.size > 0) {
+        await Promise.race(this.#working)
+        continue
+      }
+      this.#events.sort((a, b) => a.at - b.at)
+      const event = this.#events[0]
+      if (!event || event.at > untilMs) break
+      this.#events.shift()
+      if (event.isOff) continue
+      this.nowMs = Math.max(this.nowMs, event.at)
+      event.run()
+    }
+    this.nowMs = untilMs
+  }
+}
+
+const NEVER = new Promise<never>(() => {})
+
+/** Half of a trip to the store. */
+const WAY_MS = 4
+const TRIP_MS = 2 * WAY_MS
+
+/** A process whose messages to the store take a while. Once it is dead, nothing arrives any more. */
+function processOn(redis: RedisEngine, clock: SharedClock, key: string) {
+  const inner = storeOf(redis)
+  const state = { isDead: false }
+  const store: Store = {
+    ...inner,
+    async run(calls, listener) {
+      if (state.isDead) return await NEVER
+      await clock.pass(WAY_MS)
+      // The store decides by its own clock.
+      const now = String(clock.nowMs * 1e3)
+      const timed = calls.map(call =>
+        'args' in call && 'keys' in call && call.args.length > 4
+          ? { ...call, args: call.args.with(4, now) }
+          : call,
+      )
+      const replies = await clock.while(inner.run(timed as typeof calls, listener))
+      await clock.pass(WAY_MS)
+      return state.isDead ? await NEVER : replies
+    },
+  }
+  const limiter = createLimiterOnStore({ limits }, store, {
+    clock: { now: () => clock.nowMs * 1e3, sleep: sleepBy(clock.timer), timer: clock.timer },
+  })
+  const end = () => {
+    state.isDead = true
+  }
+  return { state, limiter, end, identity: { account: key } }
+}
+
+let accounts = 0
+async function twoProcesses(redis: RedisEngine) {
+  const clock = new SharedClock()
+  const account = `a${++accounts}`
+  const [one, other] = [processOn(redis, clock, account), processOn(redis, clock, account)]
+  return { clock, one, other }
+}
+
+/** Times are ms. */
+const call = fc.record({
+  at: fc.nat(600),
+  process: fc.nat(1),
+  cost: fc.constantFrom(1, 1, 1, 2, 3),
+  timeoutMs: fc.constantFrom(0, 50, 100, 150, 300, 500, 1000, Number.POSITIVE_INFINITY),
+  abortAfter: fc.option(fc.nat(300), { freq: 2, nil: undefined }),
+  jobMs: fc.nat(200),
+})
+
+const scenario = fc.record({
+  limit: fc.constantFrom('queue', 'bucket', 'slots', 'both'),
+  calls: fc.array(call, { minLength: 8, maxLength: 30 }),
+  /** When the second process ends. */
+  death: fc.option(fc.nat(600), { freq: 3, nil: undefined }),
+})
+
+describeOnRedisEngine('two processes whose calls give up', (fresh, kind) => {
+  const runs = randomCases(240, kind)
+
+  it(`spend nothing for them, and let nobody wait too long (SEED=${SEED})`, {
+    timeout: 120_000,
+  }, async () => {
+    const redis = await fresh()
+    const totals = { calls: 0, admitted: 0, refused: 0, aborted: 0 }
+    await forEvery(scenario, runs, async ({ limit, calls, death }) => {
+      const { clock, one, other } = await twoProcesses(redis)
+      const beganAt = clock.nowMs
+      const admitted: { cost: number; from: number; until: number }[] = []
+      let unanswered = 0
+      const make = async (each: (typeof calls)[number]) => {
+        const { limiter, identity, state } = each.process === 0 ? one : other
+        await clock.pass(each.at)
+        if (state.isDead) return
+        const { cost, timeoutMs, abortAfter, jobMs } = each
+        const leaving = new AbortController()
+        const startedAt = clock.nowMs
+        if (abortAfter !== undefined) clock.timer(abortAfter, () => leaving.abort())
+        unanswered += cost
+        // Under `even`, only two can come at once.
+        const costs = limits.get(limit)!.map(({ name }) => [name, name === 'even' ? 1 : cost])
+        const options = { cost: Object.fromEntries(costs), timeoutMs, signal: leaving.signal }
+        const answer = await limiter.acquire(limit, identity, options).catch(() => undefined)
+        if (state.isDead) return
+        unanswered -= cost
+        totals.calls += 1
+        expect(clock.nowMs - startedAt).toBeLessThanOrEqual(
+          Math.min(timeoutMs + TRIP_MS, abortAfter ?? Number.POSITIVE_INFINITY),
+        )
+        if (answer === undefined) totals.aborted += 1
+        else if (!answer.allowed) totals.refused += 1
+        else {
+          totals.admitted += 1
+          const departsAt = answer.at / 1e3 + answer.delayMs
+          admitted.push({ cost, from: departsAt, until: departsAt + cost * UNIT_MS })
+          await clock.pass(jobMs)
+          answer.release()
+        }
+      }
+      if (death !== undefined) clock.timer(death, other.end)
+      const work = Promise.all(calls.map(make))
+      let failure: unknown
+      work.catch(error => (failure = error))
+      await clock.run(beganAt + 60_000)
+      if (failure) throw failure
+      const peek = one.limiter.peek(limit, one.identity)
+      await clock.run(clock.nowMs + TRIP_MS)
+      const { rules } = await peek
+      const left = rules.find(({ name }) => name === 'day')!.remaining
+      const spent = admitted.reduce((sum, { cost }) => sum + cost, 0)
+      expect(DAY - left).toBeGreaterThanOrEqual(spent)
+      // What the calls of a process that has ended would have returned is unknown.
+      expect(DAY - left).toBeLessThanOrEqual(spent + unanswered)
+      if (limit !== 'queue' && limit !== 'both') return
+      admitted.sort((a, b) => a.from - b.from)
+      for (const [i, { from }] of admitted.entries())
+        if (i > 0) expect(from).toBeGreaterThanOrEqual(admitted[i - 1]!.until)
+    })
+    expectShare('admitted calls', totals.admitted, totals.calls, 0.1, 0.9)
+    expectShare('refused calls', totals.refused, totals.calls, 0.05)
+    expectShare('aborted calls', totals.aborted, totals.calls, 0.05)
+  })
+
+  it('share a queue that nobody joins who cannot leave it in time', async () => {
+    const { clock, one, other } = await twoProcesses(await fresh())
+    const beganAt = clock.nowMs
+    const waits: number[] = []
+    const all = Array.from({ length: 24 }, async (_, i) => {
+      const { limiter, identity } = i % 2 === 0 ? one : other
+      const { allowed } = await limiter.acquire('queue', identity, { timeoutMs: 500 })
+      if (allowed) waits.push(clock.nowMs - beganAt)
+      // Those that are refused wait for nothing.
+      else expect(clock.nowMs - beganAt).toBeLessThanOrEqual(5 * TRIP_MS)
+    })
+    await clock.run(beganAt + 5000)
+    await Promise.all(all)
+    expect(waits).toHaveLength(6)
+    expect(Math.max(...waits)).toBeLessThanOrEqual(500 + TRIP_MS)
+  })
+
+  it.each([
+    ['in the order in which they came', [0, 1, 2, 3, 4]],
+    ['in the opposite order', [4, 3, 2, 1, 0]],
+    ['in any order', [2, 4, 0, 3, 1]],
+    ['at once', [0, 0, 0, 0, 0]],
+  ])('give all places in a queue back if they leave %s', async (_, order) => {
+    const { clock, one } = await twoProcesses(await fresh())
+    const { limiter, identity } = one
+    const take = () => limiter.limit('queue', identity)
+    void take()
+    await clock.run(clock.nowMs + TRIP_MS)
+    const gone = order.map(place => {
+      const leaving = new AbortController()
+      clock.timer(50 + place * 5, () => leaving.abort())
+      return limiter.acquire('queue', identity, { signal: leaving.signal }).catch(() => 'gone')
+    })
+    await clock.run(clock.nowMs + 200)
+    expect(await Promise.all(gone)).toEqual(Array(5).fill('gone'))
+    const next = take()
+    await clock.run(clock.nowMs + TRIP_MS)
+    expect((await next).delayMs).toBe(0)
+  })
+
+  it('give no place in a queue back if another process has a later one', async () => {
+    const { clock, one, other } = await twoProcesses(await fresh())
+    const pass = () => clock.run(clock.nowMs + TRIP_MS)
+    const first = one.limiter.limit('queue', one.identity, { cost: { queue: 3 } })
+    await pass()
+    const leaving = new AbortController()
+    const gone = one.limiter.acquire('queue', one.identity, { signal: leaving.signal }).catch(() => 'gone')
+    await pass()
+    const behind = other.limiter.limit('queue', other.identity)
+    await pass()
+    leaving.abort()
+    await pass()
+    const next = one.limiter.limit('queue', one.identity)
+    await pass()
+    expect(await gone).toBe('gone')
+    const departures = await Promise.all([first, behind, next])
+    const [start, ...later] = departures.map(({ at, delayMs }) => at / 1e3 + delayMs)
+    expect(later.map(at => at - start!)).toEqual([400, 500])
+  })
+})

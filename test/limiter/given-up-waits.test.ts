@@ -1,15 +1,11 @@
 /** Calls of `acquire` in several processes that share a store, and that give up: by their timeouts, by signals, and because a process ends. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
-import { sleepBy } from '../../src/set-ups/limits/settings.ts'
-import type { Store } from '../../src/store/store.ts'
 import { randomCases } from '../selection.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { expectShare, forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
-import { storeOf } from '../support/stores.ts'
-import { NOON } from '../support/traffic.ts'
+import { processOn, SharedClock, TRIP_MS } from '../support/shared-clock.ts'
 
 const by = ['account']
 /** More than all calls of a test together. */
@@ -32,88 +28,14 @@ const { limits } = configOf({
 /** How long a unit occupies the outlet of a queue (ms). */
 const UNIT_MS = 100
 
-/** A clock that advances when all calls wait for it. Times are whole milliseconds. */
-class SharedClock {
-  nowMs = NOON / 1e3
-  readonly #events: { at: number; run: () => unknown; isOff?: true }[] = []
-  /** What the store is doing. */
-  readonly #working = new Set<Promise<unknown>>()
-
-  timer = (ms: number, run: () => void) => {
-    const event: { at: number; run: () => unknown; isOff?: true } = { at: this.nowMs + Math.ceil(ms), run }
-    this.#events.push(event)
-    return () => {
-      event.isOff = true
-    }
-  }
-
-  pass = (ms: number) => new Promise<void>(resolve => void this.timer(ms, resolve))
-
-  async while<T>(work: Promise<T>): Promise<T> {
-    this.#working.add(work)
-    return await work.finally(() => this.#working.delete(work))
-  }
-
-  async run(untilMs: number): Promise<void> {
-    for (;;) {
-      for (let turns = 0; turns < 3; turns++) await new Promise(resolve => setImmediate(resolve))
-      if (this.#working.size > 0) {
-        await Promise.race(this.#working)
-        continue
-      }
-      this.#events.sort((a, b) => a.at - b.at)
-      const event = this.#events[0]
-      if (!event || event.at > untilMs) break
-      this.#events.shift()
-      if (event.isOff) continue
-      this.nowMs = Math.max(this.nowMs, event.at)
-      event.run()
-    }
-    this.nowMs = untilMs
-  }
-}
-
-const NEVER = new Promise<never>(() => {})
-
-/** Half of a trip to the store. */
-const WAY_MS = 4
-const TRIP_MS = 2 * WAY_MS
-
-/** A process whose messages to the store take a while. Once it is dead, nothing arrives any more. */
-function processOn(redis: RedisEngine, clock: SharedClock, key: string) {
-  const inner = storeOf(redis)
-  const state = { isDead: false }
-  const store: Store = {
-    ...inner,
-    async run(calls, listener) {
-      if (state.isDead) return await NEVER
-      await clock.pass(WAY_MS)
-      // The store decides by its own clock.
-      const now = String(clock.nowMs * 1e3)
-      const timed = calls.map(call =>
-        'args' in call && 'keys' in call && call.args.length > 4
-          ? { ...call, args: call.args.with(4, now) }
-          : call,
-      )
-      const replies = await clock.while(inner.run(timed as typeof calls, listener))
-      await clock.pass(WAY_MS)
-      return state.isDead ? await NEVER : replies
-    },
-  }
-  const limiter = createLimiterOnStore({ limits }, store, {
-    clock: { now: () => clock.nowMs * 1e3, sleep: sleepBy(clock.timer), timer: clock.timer },
-  })
-  const end = () => {
-    state.isDead = true
-  }
-  return { state, limiter, end, identity: { account: key } }
-}
-
 let accounts = 0
 async function twoProcesses(redis: RedisEngine) {
   const clock = new SharedClock()
   const account = `a${++accounts}`
-  const [one, other] = [processOn(redis, clock, account), processOn(redis, clock, account)]
+  const [one, other] = [
+    processOn({ limits }, redis, clock, account),
+    processOn({ limits }, redis, clock, account),
+  ]
   return { clock, one, other }
 }
 

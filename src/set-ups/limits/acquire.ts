@@ -42,8 +42,12 @@ export interface AcquiringOptions<Options> {
 
 export interface Acquiring<Options> {
   methods(options: Options): Pick<Limiter, 'acquire'>
-  /** Notes that a call of this process has released units in flight. @param keys of the identity, of all rules of the limit */
-  free(keys: readonly string[]): void
+  /**
+   * Notes that a call of this process has released units in flight.
+   * @param keys of the identity, of all rules of the limit
+   * @returns whether a waiting call asks the store now
+   */
+  free(keys: readonly string[]): boolean
 }
 
 /** Creates `acquire`. The calls of all `options` wait in the same lines. */
@@ -141,7 +145,7 @@ export function createAcquiring<Options>({
     },
   })
 
-  return { methods, free: keys => lines.get(lineIdOf(keys))?.free() }
+  return { methods, free: keys => lines.get(lineIdOf(keys))?.free() ?? false }
 }
 
 const lineIdOf = (keys: readonly string[]) => keys.join('\n')

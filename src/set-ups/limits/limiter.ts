@@ -224,9 +224,9 @@ export function createGuardableLimiter<Further extends object = object>(
       ...(reservation && { reserved: reservedUnits(reservation) }),
       ...(known.degraded && { degraded: known.degraded.cause }),
       ...releaseMethods(() => {
-        finish('complete', 'unsettled')
-        if (isHeld) acquiring.free(keyed.map(({ key }) => key))
+        const isFollowed = isHeld && acquiring.free(keyed.map(({ key }) => key))
         isHeld = false
+        finish('complete', 'unsettled', isFollowed)
       }),
     }
     const release = () => {

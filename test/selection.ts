@@ -104,6 +104,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/node/wrangler.test.ts',
   ],
   'let each command of each script fail, or fill a store': [
+    'test/ops/failing-operations.test.ts',
     'test/ops/many-keys.test.ts',
     'test/script/failing-changes.test.ts',
     'test/script/failing-commands.test.ts',

@@ -21,9 +21,15 @@ export interface Turn {
 
 export const NEVER = Number.POSITIVE_INFINITY
 
-/** How long calls wait for the reply to a probe, and to the first call to an unknown origin (ms). */
+/** How long calls wait for the reply to a probe, and for the first reply of an unknown origin (ms). */
 const PROBE_MS = 10_000
 const FIRST_MS = 1_000
+/**
+ * If that first reply takes longer than this (ms), one more call is sent each ms, until so many are in flight: it may be a limit in flight.
+ * Most limits of a rate reply sooner, and cost no refusal.
+ */
+const FIRST_ALONE_MS = 80
+const MOST_AT_FIRST = 32
 /** After this time without a call or a reply, one call goes out whatever the server has said before (ms). */
 const STALE_MS = 3_600_000
 /** The longest wait that only spreads calls (ms). */
@@ -38,7 +44,7 @@ const MAX_WINDOW_MS = 10_000
 /**
  * Under a limit of units in flight, a process that was refused keeps as many calls in flight as it has. It tries more after a quarter to
  * three quarters of the time that a call takes (at most of 2 s), and then twice as many each quarter of that time that passes without a
- * refusal. Without a refusal so far, that time is short.
+ * refusal. After its first reply, it tries sooner. Without a refusal so far, that time is short.
  */
 const GROWTH_MS = 2_000
 const FIRST_GROWTH_MS = 40
@@ -55,7 +61,7 @@ const LAGGING_RESERVE = 0.07
 
 export type Budget = ReturnType<typeof createBudget>
 
-/** @param firstEndsAt until then, the first call to an unknown origin is alone. It begins when that call is sent */
+/** @param firstEndsAt until then, few calls go to an unknown origin. It begins when the first one is sent */
 export function createBudget(name: string, random: () => number, firstEndsAt = 0) {
   /** Calls sent, and the latest of them whose reply has arrived. */
   let sent = 0
@@ -70,11 +76,15 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
   let probe = 0
   let probeEndsAt = -NEVER
   let unit = 'requests'
-  /** Units in flight: of this process, how many of them it keeps, since when, and when it tries more. How long its calls take (ms). */
+  /**
+   * Units in flight: of this process, how many of them it keeps, and since when. It tries more after this part of the time that its calls
+   * take (ms), but not sooner than after `leastMs`.
+   */
   let flying = 0
   let kept = 0
   let keptAt = -NEVER
-  let growthMs = FIRST_GROWTH_MS
+  let leastMs = FIRST_GROWTH_MS
+  let part = 0
   let tookMs = GROWTH_MS
   let quota = 0
   let windowMs = 0
@@ -174,11 +184,16 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
     return Math.min(MAX_SPREAD_MS, 1 / (total * share()))
   }
 
+  /** When the next call can go to an origin from which no reply has come. A call that is not repeated if it is refused waits for a reply. */
+  const firstAt = (isRepeated: boolean) =>
+    isRepeated && flying < MOST_AT_FIRST ? firstEndsAt - FIRST_MS + FIRST_ALONE_MS + flying : firstEndsAt
+
   const countsInFlight = () => unit === 'concurrent-requests'
 
   /** How long the next call waits for a unit in flight: until this process can try one more, or a call ends. */
   function waitInFlight(now: number): Wait {
     const more = flying - kept + 1
+    const growthMs = Math.min(GROWTH_MS, Math.max(leastMs, (flying || seen) && tookMs * part))
     const at = flying < (quota || NEVER) ? keptAt + growthMs * (1 + Math.log2(Math.max(1, more)) / 4) : NEVER
     return more <= 0 || now >= at ? [0, false] : [Math.min(at - now, GROWTH_MS), false, true]
   }
@@ -219,14 +234,20 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
     settle(call: number, callSentAt: number, now: number, refusedMs?: number): number {
       flying--
       if (countsInFlight()) {
-        if (refusedMs === undefined)
+        if (refusedMs === undefined) {
+          // How long calls take is known now. Units that came free since the refusals may be left.
+          if (seen === 0) {
+            keptAt = now
+            part /= 3
+          }
           tookMs += (Math.min(GROWTH_MS, now - callSentAt) - tookMs) / (seen++ ? 8 : 1)
-        else {
+        } else {
+          // While other processes have all units, it asks less and less often. Calls that were on their way together are refused once.
+          if (flying > 0) leastMs = FIRST_GROWTH_MS / 4
+          else if (callSentAt >= keptAt) leastMs *= 2
+          part = 0.25 + random() / 2
           kept = flying
           keptAt = now
-          // While other processes have all units, it asks less and less often.
-          const least = flying > 0 ? FIRST_GROWTH_MS / 4 : 2 * growthMs
-          growthMs = Math.min(GROWTH_MS, Math.max(least, tookMs * (0.25 + random() / 2)))
         }
         return 0
       }
@@ -249,11 +270,11 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
       return pausedUntil - now
     },
 
-    /** How long the next call should wait. */
-    wait(now: number): Wait {
+    /** How long the next call should wait. @param isRepeated whether it is sent again if it is refused */
+    wait(now: number, isRepeated: boolean): Wait {
       if (countsInFlight()) return waitInFlight(now)
       const isStale = now - Math.max(readAt, sentAt) >= STALE_MS
-      const alone = Math.max(probe && probeEndsAt, sent && firstEndsAt)
+      const alone = Math.max(probe && probeEndsAt, sent && firstAt(isRepeated))
       if (now < alone) return [alone - now, false, probe > 0]
       if (now < pausedUntil && !isStale) return [pausedUntil - now, true]
       const unseen = sent - seen

@@ -16,7 +16,12 @@ interface Units {
 
 /** What the client uses of a limiter, such as that of `createLimiter`. */
 export interface ClientLimiter {
-  acquire(name: string, identity?: Identity, options?: { timeoutMs?: number }): Promise<Units>
+  /** Rejects with the reason of the signal, and then keeps no place and no units. */
+  acquire(
+    name: string,
+    identity?: Identity,
+    options?: { timeoutMs?: number; signal?: AbortSignal },
+  ): Promise<Units>
   /** Stops a limit in all processes. */
   pause?(name: string, identity: Identity, pause: { forMs: number }): Promise<unknown>
 }
@@ -80,12 +85,17 @@ export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {
     const url = new URL(request.url ?? `${input}`, location?.href)
     const signal = init?.signal === undefined ? request.signal : init.signal
     const deadline = lanes.now() + maxWaitMs
+    const isSafe = canRepeat(request, init, retry)
     for (let retries = 0; ; retries++) {
-      const call = await lanes.enter(url, partition, deadline, signal)
+      const isRepeated = isSafe && retries < maxRetries
+      const call = await lanes.enter(url, partition, isRepeated, deadline, signal)
       let acquired: Promise<Units> | undefined
       let response: Response
       try {
-        acquired = limiter?.acquire(limit, identity, { timeoutMs: Math.max(0, deadline - lanes.now()) })
+        acquired = limiter?.acquire(limit, identity, {
+          timeoutMs: Math.max(0, deadline - lanes.now()),
+          ...(signal && { signal }),
+        })
         const units = acquired && (await unlessAborted(acquired, signal))
         if (units && !units.allowed)
           throw new LimitError(units.retryAfterMs < 0 ? NEVER : units.retryAfterMs, url.origin, limit)
@@ -106,8 +116,7 @@ export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {
       const pause = pauseMs && limiter?.pause?.(limit, identity, { forMs: pauseMs }).catch(() => {})
       if (pause) await unlessAborted(pause, signal)
       const isTooLong = lanes.now() + pauseMs >= deadline
-      if (!canRepeat(request, init, retry) || retries >= maxRetries || (isTooLong && !isNamed))
-        return response
+      if (!isSafe || retries >= maxRetries || (isTooLong && !isNamed)) return response
       // Frees the connection. The body may have failed already.
       response.body?.cancel().catch(() => {})
       if (isTooLong) throw new LimitError(pauseMs, url.origin, policy)

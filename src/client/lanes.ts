@@ -80,12 +80,14 @@ export function createLanes(clock: ClientClock) {
 
     /**
      * Waits until a call can be sent.
+     * @param isRepeated whether it is sent again if it is refused
      * @param deadline by the clock. A call that would have to wait longer is rejected
      * @throws LimitError, or the reason of the signal
      */
     async enter(
       { origin, pathname: path }: URL,
       partition: string,
+      isRepeated: boolean,
       deadline: number,
       signal?: AbortSignal | null,
     ): Promise<Call> {
@@ -104,7 +106,7 @@ export function createLanes(clock: ClientClock) {
           let longest: Budget | undefined
           let [ms, isNeeded, isUsedUp = isNeeded]: Wait = [0, false]
           for (const budget of budgets) {
-            const wait = budget.wait(sentAt)
+            const wait = budget.wait(sentAt, isRepeated)
             if (isBehind(budget, turn, sentAt)) wait[0] = Math.max(wait[0], LOOK_MS + budget.line.size)
             if (wait[0] > ms) [longest, ms, isNeeded, isUsedUp = isNeeded] = [budget, ...wait]
           }

@@ -15,8 +15,11 @@ for i = 1, #fields, 2 do
   if isFound then
     found = found + 1
     if ARGV[3] == 'erase' then
-      redis.call('HSET', KEYS[1], fields[i], kept)
-      if kept == '' then redis.call('HDEL', KEYS[1], fields[i]) end
+      if kept == '' then
+        redis.call('HDEL', KEYS[1], fields[i])
+      else
+        redis.call('HSET', KEYS[1], fields[i], kept)
+      end
     end
   end
 end

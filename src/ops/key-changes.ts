@@ -78,7 +78,8 @@ export async function revokeKey(
   return await write(store, {
     keys: [own, index, ...pointers.keys],
     onlyIf: [[own, ANY]],
-    commands: [['DEL', own], removeFromIndex(index, [digest]), ...pointers.commands],
+    // The index last: if Redis refuses that, nothing of the key is left that could be used.
+    commands: [...pointers.commands, ['DEL', own], removeFromIndex(index, [digest])],
     entry: { action: 'keys.revoke', target: id, before: record && recordFacts(record) },
   })
 }

@@ -27,17 +27,26 @@ export async function write(store: AdminStore, change: Write): Promise<boolean> 
   const { index, member } = listed
   if (store.decisions.isCluster)
     return await store.onCluster.writeListed(store, listed, () => run(store, change))
-  return await run(store, { ...change, keys: [...keys, index] }, [addToIndex(index, [member])])
+  return await run(store, {
+    ...change,
+    keys: [...keys, index],
+    commands: [addToIndex(index, [member]), ...change.commands],
+  })
 }
 
-/** @param before runs before the entry is written: if Redis refuses it, there is no change, so there must be no entry either */
 async function run(
   store: AdminStore,
   { keys, commands, onlyIf = [], claim, entry }: Write,
-  before: readonly Command[] = [],
 ): Promise<boolean> {
   const conditions = [...onlyIf]
-  const all: Command[] = [...before, ['AUDIT'], ...commands]
+  // What adds to an index comes first: if Redis refuses it, there is no change, so there must be no entry either. A member without a record
+  // does no harm.
+  const isFirst = ([name]: Command) => name === 'ZADD'
+  const all: Command[] = [
+    ...commands.filter(isFirst),
+    ['AUDIT'],
+    ...commands.filter(command => !isFirst(command)),
+  ]
   if (claim) {
     conditions.push([claim.key, claim.text])
     all.push(['SET', claim.key, claim.done, 'KEEPTTL'])

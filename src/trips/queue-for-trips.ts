@@ -25,7 +25,10 @@ import { isWithin } from './turn.ts'
 const MAX_BATCH = 50
 const MAX_BATCHES_UNDER_WAY = 4
 
-/** If this many calls wait, another call fails at once. This bounds the memory. */
+/**
+ * At most this many calls wait, which bounds the memory. One caller can have as many of these places as are free (Choudhury and Hahne, "Dynamic
+ * queue length thresholds", 1998): half of them, and less the more others wait. So its flood leaves room for others.
+ */
 const MAX_WAITING = 20_000
 
 /** The pause between two checks of a waiting request (ms). It doubles after each check, up to the maximum. */
@@ -44,6 +47,8 @@ const PATIENCE_MS_PER_CALL = 2
 
 interface QueuedCalls {
   readonly calls: readonly StoreCall[]
+  /** The key that names who has made them. */
+  readonly caller: string
   readonly listener: CallListener | undefined
   /** When the client's request gives these calls up, including the time in which the isolate is late (ms). */
   readonly until: number
@@ -66,8 +71,24 @@ export function withTripLimit(
    * single one can stand still, and then newer HTTP requests would be dropped as expired.
    */
   const underWay = new Set<{ startedAt: number; isBatch: boolean }>()
-  /** In the order of arrival. */
-  const waiting = new Set<QueuedCalls>()
+  /** By caller, the next one first, in the order of arrival. */
+  const waiting = new Map<string, Set<QueuedCalls>>()
+  let waitingCalls = 0
+
+  function join(entry: QueuedCalls): void {
+    const ofCaller = waiting.get(entry.caller) ?? new Set()
+    if (ofCaller.size >= MAX_WAITING - waitingCalls)
+      throw overloadError(`${waitingCalls} decisions are already waiting for the store.`)
+    waiting.set(entry.caller, ofCaller.add(entry))
+    waitingCalls += 1
+  }
+
+  function leave(entry: QueuedCalls): void {
+    const ofCaller = waiting.get(entry.caller)
+    if (!ofCaller?.delete(entry)) return
+    waitingCalls -= 1
+    if (ofCaller.size === 0) waiting.delete(entry.caller)
+  }
 
   /** @returns a function that reads the time since then, without lateness of the isolate (ms) */
   function startStopwatch(): () => number {
@@ -91,26 +112,46 @@ export function withTripLimit(
     return batches < MAX_BATCHES_UNDER_WAY
   }
 
-  /** Removes and returns waiting calls to be sent together with a call, the oldest first. */
+  /** Removes and returns waiting calls to be sent together with a call: of each caller in turn, the oldest first. */
   function takeBatch(): QueuedCalls[] {
     const batch: QueuedCalls[] = []
-    if (waiting.size === 0 || !maySendBatch()) return batch
+    if (waitingCalls === 0 || !maySendBatch()) return batch
     const time = lag.now()
-    for (const entry of waiting) {
-      if (time > entry.until) waiting.delete(entry)
-      // Calls that are no longer needed stay, because their requests find out at the next check.
-      else if (!entry.listener?.isNoLongerNeeded()) {
-        waiting.delete(entry)
+    const turns: Iterator<QueuedCalls, unknown>[] = []
+    function takeNext(turn: Iterator<QueuedCalls, unknown>): void {
+      for (let next = turn.next(); !next.done; next = turn.next()) {
+        const entry = next.value
+        // Calls that are no longer needed stay, because their requests find out at the next check.
+        const isExpired = time > entry.until
+        if (!isExpired && entry.listener?.isNoLongerNeeded()) continue
+        leave(entry)
+        if (isExpired) continue
         entry.msSinceSent = startStopwatch()
         batch.push(entry)
-        if (batch.length === MAX_BATCH - 1) break
+        turns.push(turn)
+        return
       }
+    }
+    const isFull = () => batch.length === MAX_BATCH - 1
+    for (const ofCaller of waiting.values()) {
+      if (isFull()) break
+      takeNext(ofCaller.values())
+    }
+    // Callers with more calls have further turns.
+    for (const turn of turns) {
+      if (isFull()) break
+      takeNext(turn)
+    }
+    // In the next batch, they come last.
+    for (const { caller } of batch) {
+      const left = waiting.get(caller)
+      if (left && waiting.delete(caller)) waiting.set(caller, left)
     }
     return batch
   }
 
   /** Sends the calls, together with a batch of waiting ones. */
-  async function send(own: Omit<QueuedCalls, 'until'>): Promise<unknown[]> {
+  async function send(own: Omit<QueuedCalls, 'until' | 'caller'>): Promise<unknown[]> {
     const all = [own, ...takeBatch()]
     const trip = { startedAt: lag.now(), isBatch: all.length > 1 }
     underWay.add(trip)
@@ -133,14 +174,12 @@ export function withTripLimit(
 
   function pauseBeforeCheck(check: number): number {
     const pause = Math.min(FIRST_CHECK_MS * 2 ** (check - 1), MAX_CHECK_MS)
-    return Math.max(pause, Math.ceil(waiting.size / MAX_CHECKS_PER_MS))
+    return Math.max(pause, Math.ceil(waitingCalls / MAX_CHECKS_PER_MS))
   }
 
   async function waitInQueue(own: QueuedCalls): Promise<unknown[]> {
-    if (waiting.size >= MAX_WAITING)
-      throw overloadError(`${MAX_WAITING} decisions are already waiting for the store.`)
-    waiting.add(own)
-    const patienceMs = Math.max(maxWaitMs, PATIENCE_MS_PER_CALL * waiting.size)
+    join(own)
+    const patienceMs = Math.max(maxWaitMs, PATIENCE_MS_PER_CALL * waitingCalls)
     const waitedMs = startStopwatch()
     let isExpired = false
     for (let check = 1; ; check++) {
@@ -158,7 +197,7 @@ export function withTripLimit(
       const isLate = (check >= MIN_CHECKS && waitedMs() >= patienceMs) || lag.now() > own.until
       const isOver = isLate || own.listener?.isNoLongerNeeded()
       if (!isOver && !(hasRoom() && maySendBatch())) continue
-      waiting.delete(own)
+      leave(own)
       if (isOver) throw overloadError(`This isolate has ${maxRequests} HTTP requests to the store under way.`)
       return await send(own)
     }
@@ -169,8 +208,20 @@ export function withTripLimit(
     run: (calls, listener) =>
       hasRoom()
         ? send({ calls, listener })
-        : waitInQueue({ calls, listener, until: lag.now() + maxTotalWaitMs }),
+        : waitInQueue({ calls, listener, caller: callerOf(calls), until: lag.now() + maxTotalWaitMs }),
   }
+}
+
+/** The record of the key that a caller has sent, which its digest names. So a key that was made up waits in no line of the consumer that it claims. */
+const OF_CREDENTIAL = /:key:|\{k:/
+/** The state of a consumer that is known without the store (`?`: it is not), or of an address. */
+const OF_IDENTITY = /\{(?:c:[^?]|ip:)/
+
+/** @returns for the decision of a call of a limit by name, the state of its first identity */
+function callerOf([first]: readonly StoreCall[]): string {
+  const keys = !first ? [] : 'key' in first ? [first.key] : first.keys
+  const find = (form: RegExp) => keys.find(key => form.test(key))
+  return find(OF_CREDENTIAL) ?? find(OF_IDENTITY) ?? keys[0] ?? ''
 }
 
 /** For calls that were never sent. For calls that were sent, deadline.ts has the same code with another fate. */

@@ -123,7 +123,8 @@ const DOT = 46
 
 /**
  * Whether an event with this name has output of the model, which is at least one token: `*.delta` or `content_block_delta`. Most events of a
- * stream are. Their names are parts of a larger text, which engines compare slowly, but of which they read single characters fast.
+ * stream have such a name. It is a part of a larger text, which engines compare slowly, but of which they read single characters fast. So of
+ * `content_block_delta`, only its end and its length are compared.
  */
 function isOutputEvent(name: string): boolean {
   const from = name.length - DELTA.length

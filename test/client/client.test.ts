@@ -46,23 +46,45 @@ describe('an API without limits', () => {
     expect(fleet.arrivals.slice(1).every(({ at }) => at - start < 10)).toBe(true)
   })
 
-  it('that answers slowly holds other calls up for a second at most', async () => {
-    const fleet = createFleet(() => reply(200), { latencyMs: 20_000 })
-    const start = fleet.clock.nowMs
-    const sentAt: number[] = []
-    const get = fleet.client(0, {
-      fetch: (async () => {
-        sentAt.push(fleet.clock.nowMs - start)
-        await fleet.clock.pass(20_000)
-        return reply(200)
-      }) as typeof fetch,
-    })
+  it.each([
+    // One more each ms after 80 ms, and at most 32 before the first reply.
+    ['GET', {}, 32, 112],
+    ['POST', {}, 1, 0],
+    ['GET', { maxRetries: 0 }, 1, 0],
+  ])(
+    'that answers slowly holds calls up for a second at most: %s %j',
+    async (method, options, few, fewMs) => {
+      const fleet = createFleet(() => reply(200))
+      const start = fleet.clock.nowMs
+      const sentAt: number[] = []
+      const get = fleet.client(0, {
+        ...options,
+        fetch: (async () => {
+          sentAt.push(fleet.clock.nowMs - start)
+          await fleet.clock.pass(20_000)
+          return reply(200)
+        }) as typeof fetch,
+      })
+      await settled(
+        fleet,
+        many(50, () => get(URL_X, { method })),
+      )
+      expect(sentAt).toHaveLength(50)
+      expect(sentAt[few - 1]).toBeLessThanOrEqual(fewMs)
+      expect(sentAt.slice(1, few).every(at => at > 80)).toBe(true)
+      expect(sentAt.slice(few)).toEqual(Array(50 - few).fill(1000))
+    },
+  )
+
+  it('that answers at once is called by one call first', async () => {
+    const fleet = createFleet(() => reply(200), { latencyMs: 20 })
+    const get = fleet.client(0)
     await settled(
       fleet,
       many(10, () => get(URL_X)),
     )
-    expect(sentAt).toHaveLength(10)
-    expect(Math.max(...sentAt)).toBe(1000)
+    const [first, ...others] = fleet.arrivals
+    expect(others.every(({ at }) => at - first!.at > 20)).toBe(true)
   })
 
   it.each([
@@ -608,6 +630,7 @@ describe('with a limiter', () => {
     const call = fleet.client(0, { limiter: late, limit: 'stripe' })(URL_X, { signal: controller.signal })
     expect(statusesOf(await settled(fleet, [call]))).toEqual(['AbortError'])
     expect(log.at(-1)).toBe('release')
+    expect(log[0]).toMatchObject(['acquire', 'stripe', {}, { signal: controller.signal }])
     expect(fleet.arrivals).toEqual([])
   })
 })

@@ -61,7 +61,9 @@ async function run({
 
 describe('a limit of requests in flight', () => {
   it.each([
+    [1, 60, 0.9],
     [1, 300, 0.9],
+    [4, 60, 0.75],
     [4, 300, 0.75],
   ])('is used by %i processes with %i calls in all', async (processes, calls, used) => {
     for (const seed of [1, 2, 3]) {
@@ -69,7 +71,7 @@ describe('a limit of requests in flight', () => {
       expect(result.outcomes).toEqual(Array(calls).fill(200))
       expect(result.used).toBeGreaterThanOrEqual(used)
       // Each refusal is a request that the API has to answer.
-      expect(result.refused).toBeLessThan(calls / 2)
+      expect(result.refused).toBeLessThan(Math.max(30, calls / 2))
     }
   })
 

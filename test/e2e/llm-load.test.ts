@@ -19,9 +19,9 @@ const { SOAK, LLM_CALLS = 10_000, LLM_AT_ONCE = 240, LLM_KILLS = 1 } = process.e
 const CALLS = SOAK === undefined ? 1000 : Number(LLM_CALLS)
 const AT_ONCE = SOAK === undefined ? 240 : Number(LLM_AT_ONCE)
 const KILLS = SOAK === undefined ? 1 : Number(LLM_KILLS)
-/** No reservation may end before the books were read. A larger run does not wait until they end. */
+/** No reservation may end before the books were read, also on a slow machine. A larger run does not wait until they end. */
 const IS_LARGE = CALLS > 10_000
-const TTL_MS = IS_LARGE ? 7_200_000 : SOAK === undefined ? 20_000 : 120_000
+const TTL_MS = IS_LARGE ? 7_200_000 : SOAK === undefined ? 45_000 : 120_000
 /** Decisions of so many calls at once wait for each other, and more connections would be too many for this process. */
 const STORE = IS_LARGE ? { deadlineMs: 60_000, maxInFlight: 32 } : { deadlineMs: 10_000 }
 const TEAMS = ['small', 'large', 'large'] as const
@@ -162,7 +162,9 @@ describe.skipIf(!hasRedisServer)(`examples/llm under load${title}`, () => {
   ])(
     'the books agree, and no reservation outlives its ttl: %s',
     async (title, start) => {
-      const variant = { tokens: TOKENS, requests: 1_000_000, ttl: `${TTL_MS}ms`, ...STORE }
+      // On a slow machine, some decisions come later than their deadline.
+      const onStoreFailure = 'closed' as const
+      const variant = { tokens: TOKENS, requests: 1_000_000, ttl: `${TTL_MS}ms`, onStoreFailure, ...STORE }
       const fleet = await start(variant)
       const teams = { small: `${title}-small`, large: `${title}-large` }
       const since = bed.origin.calls.length

@@ -246,4 +246,28 @@ describeOnRedisEngine('a receipt that was refunded, again after a deployment', f
     const [key] = (await redis.send(['KEYS', '*:refunds:*'])) as Buffer[]
     expect(Number(await redis.send(['TTL', String(key)]))).toBeGreaterThan(86_400)
   })
+
+  it('is given back once by this version and once by an earlier one, which reads no `records`', async () => {
+    const redis = await fresh()
+    await redis.send(['FLUSHALL'])
+    const limiter = createLimiterOnStore(
+      configOf({
+        refusals: { rememberFor: 0 },
+        rules: [{ name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
+        limits: { calls: [byAccount] },
+      } as unknown as ConfigInput),
+      storeOf(redis),
+      { clock: { now: () => NOON, sleep: async () => {} } },
+    )
+    const first = await limiter.limit('calls', { account: 1 }, { cost: 5 })
+    await limiter.limit('calls', { account: 1 }, { cost: 15 })
+    const { records: _, ...ofEarlier } = first
+    const left: number[] = []
+    for (const receipt of [first, ofEarlier, first, ofEarlier]) {
+      const { rules } = await limiter.refund(JSON.parse(JSON.stringify(receipt)))
+      left.push(rules[0]!.remaining)
+    }
+    // docs/internals/script.md says why.
+    expect(left).toEqual([5, 10, 10, 10])
+  })
 })

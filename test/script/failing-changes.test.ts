@@ -3,7 +3,6 @@
  * key has another type. A call that fails can be sent again, and then everything is as if it had not failed. So it has changed nothing, or
  * only what does not matter.
  */
-import { describe, expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
 import {
   type PreparedCall,
@@ -25,10 +24,8 @@ import { syncScript } from '../../src/script/sync-text.ts'
 import { refundsKey, sideKey } from '../../src/store/keys.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
 import { bound } from '../support/bound.ts'
-import { ENTRY, RedisEngine, rulesOf } from '../support/engines.ts'
-import { useLimitedUser } from '../support/limited-user.ts'
-import { PATIENT_MS } from '../support/patience.ts'
-import { describeOnRedis } from '../support/redis.ts'
+import { ENTRY, type RedisEngine, rulesOf } from '../support/engines.ts'
+import { type FailingCall, itCanBeSentAgain } from '../support/failing-calls.ts'
 import { ruleSetOf } from '../support/rule-set.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
 
@@ -59,19 +56,11 @@ const kept = (rule: Rule): Rule => ({
   settlement: { ttlMs: 60_000, onUnsettled: 'keep', aboveLimit: 'clamp' },
 })
 
-/** A call, and what is stored before it. */
-interface Case {
-  /** A key that may have more than after one call. */
-  grows?: string
-  prepare(engine: RedisEngine): Promise<unknown>
-  call(engine: RedisEngine): Promise<unknown>
-}
-
 const raw = (call: ScriptCall): PreparedCall<unknown> => ({ call, decode: reply => reply })
 const jobKey = 'sluice:{l:calls}:job:1'
 
 /** A refund of a request that was counted in the last chunk of two logs. */
-function refundCase(once: boolean, hasLoops: boolean): Case {
+function refundCase(once: boolean, hasLoops: boolean): FailingCall {
   const formOf = (engine: RedisEngine) => (hasLoops ? engine.withLoops() : engine)
   const refund = (engine: RedisEngine, id: string) =>
     formOf(engine).refund({
@@ -98,7 +87,7 @@ function settleCase(
   terms: (rule: Rule) => Rule,
   requestsOf: (made: { id: string; spentAt: number }[]) => Omit<SettledRequest, 'amounts'>[],
   { idLetters = 12, now = LATER, actual = 3 } = {},
-): Case {
+): FailingCall {
   const keyed = [
     { rule: terms(window), key: ONE },
     { rule: terms(bucket), key: OTHER },
@@ -128,7 +117,7 @@ function settleCase(
 }
 
 /** A decision after the ends of reservations. @param of the rules of the request */
-function decideCase(of: readonly number[], cost: number): Case {
+function decideCase(of: readonly number[], cost: number): FailingCall {
   const rules = [released(window), released(bucket)]
   const ruleSet = ruleSetOf(rules.map(rule => ({ rule, key: ONE })))
   const ask = (engine: RedisEngine, id: string, now: number, part: readonly number[], cost: number) =>
@@ -156,7 +145,7 @@ const messages = (count: number, ended: number) =>
 const AT = new Date(NOON / 1e3)
 const signal = { signal: 'origin', windowMs: 1000, sums: [7, 1] }
 
-const cases: Record<string, Case> = {
+const cases: Record<string, FailingCall> = {
   'a refund': refundCase(false, false),
   'a refund, with loops': refundCase(false, true),
   'a refund with an id': refundCase(true, false),
@@ -279,118 +268,4 @@ const cases: Record<string, Case> = {
   },
 }
 
-describeOnRedis('a call that fails, and is sent again', (start, kind) => {
-  // The embedded Redis has no users, and is never full.
-  describe.skipIf(kind === 'embedded')('', () => {
-    const user = useLimitedUser(start)
-    const { send, forbid, allow } = user
-
-    /** What is stored, without ids of streams, which the clock makes. */
-    async function content({ grows }: Case): Promise<Record<string, unknown>> {
-      const all = ((await send('KEYS', '*')) as Buffer[]).map(String).sort()
-      const keys = all.filter(key => key !== grows)
-      const found: Record<string, unknown> = {}
-      for (const key of keys) {
-        const type = String(await send('TYPE', key))
-        const texts = (reply: unknown) => (reply as Buffer[]).map(String)
-        // Nothing, until it expires a second later.
-        if (type === 'string' && Number(await send('STRLEN', key)) === 0) continue
-        if (type === 'string') found[key] = ((await send('GET', key)) as Buffer).toString('hex')
-        else if (type === 'hash') {
-          const all = texts(await send('HGETALL', key))
-          found[key] = all.flatMap((text, i) => (i % 2 === 0 ? [`${text} = ${all[i + 1]}`] : [])).sort()
-        } else if (type === 'zset') found[key] = texts(await send('ZRANGE', key, '0', '-1', 'WITHSCORES'))
-        else if (type === 'stream') found[key] = Number(await send('XLEN', key))
-        else found[key] = type
-        // Entries of the audit trail end by their age, also in a stream that Redis did not let expire.
-        if (type !== 'string' && type !== 'stream')
-          expect(Number(await send('TTL', key)), `${key} expires`).toBeGreaterThan(0)
-      }
-      return found
-    }
-
-    /** Prepares the case. @returns restores it */
-    async function prepared({ prepare }: Case): Promise<() => Promise<void>> {
-      await send('FLUSHALL')
-      await prepare(new RedisEngine(user.redis.connection))
-      const keys = ((await send('KEYS', '*')) as Buffer[]).map(String)
-      const values = await Promise.all(keys.map(key => dumpOf(key)))
-      return async () => {
-        await send('FLUSHALL')
-        for (const [i, key] of keys.entries()) await restore(key, values[i]!)
-      }
-    }
-    const dumpOf = async (key: string) => [
-      (await send('DUMP', key)) as Buffer | null,
-      String(await send('PTTL', key)),
-    ]
-    const restore = async (key: string, [value, ttl]: (Buffer | string | null)[]) => {
-      await send('DEL', key)
-      if (value) await send('RESTORE', key, String(Math.max(0, Number(ttl))), value)
-    }
-
-    const whole = () => new RedisEngine(user.redis.connection)
-    const isDone = (asked: Promise<unknown>) =>
-      asked.then(
-        () => true,
-        () => false,
-      )
-
-    it.each(Object.entries(cases))(
-      '%s',
-      async (_, each) => {
-        const reset = await prepared(each)
-        await send('CONFIG', 'RESETSTAT')
-        await each.call(whole())
-        const commands = String(await send('INFO', 'commandstats'))
-          .split('\r\n')
-          .flatMap(line => /^cmdstat_([a-z]+):/.exec(line)?.[1] ?? [])
-          .filter(command => !['evalsha', 'eval', 'script', 'config', 'info'].includes(command))
-        const expected = await content(each)
-        const keys = Object.keys(expected)
-        const faults: [string, () => Promise<unknown>, () => Promise<unknown>][] = [
-          ...commands.map((command): (typeof faults)[number] => [
-            `may not run ${command}`,
-            () => forbid(command),
-            () => allow(command),
-          ]),
-          ['is a replica', () => send('REPLICAOF', '127.0.0.1', '1'), () => send('REPLICAOF', 'NO', 'ONE')],
-          [
-            'is full',
-            () => send('CONFIG', 'SET', 'maxmemory', '1'),
-            () => send('CONFIG', 'SET', 'maxmemory', '0'),
-          ],
-        ]
-        let failures = 0
-        for (const [name, begin, end] of faults) {
-          await reset()
-          await begin()
-          const done = await isDone(each.call(new RedisEngine(user.limited)))
-          await end()
-          if (!done) {
-            failures += 1
-            await each.call(whole())
-          }
-          expect(await content(each), name).toEqual(expected)
-        }
-        expect(failures).toBeGreaterThan(1)
-        await reset()
-        const before = (await send('KEYS', '*')) as Buffer[]
-        for (const key of new Set([...keys, ...before.map(String)])) {
-          await reset()
-          const kept = await dumpOf(key)
-          await send('DEL', key)
-          await send('LPUSH', key, 'x')
-          await send('EXPIRE', key, '600')
-          const done = await isDone(each.call(new RedisEngine(user.limited)))
-          // Some keys of another type count as missing, and are replaced.
-          if (done) continue
-          await restore(key, kept)
-          await each.call(whole())
-          expect(await content(each), `${key} has another type`).toEqual(expected)
-        }
-      },
-      PATIENT_MS,
-    )
-  })
-})
+itCanBeSentAgain(cases)

@@ -41,6 +41,8 @@ export interface Variant {
   /** Of reservations. */
   ttl?: string
   onUnsettled?: 'keep' | 'release'
+  /** Default: `local`, whose decisions are not in the books of the store. */
+  onStoreFailure?: 'local' | 'closed'
   /** Tokens of a team. */
   tokens?: number
   /** Requests of a team. */
@@ -85,14 +87,14 @@ export interface LlmBed {
 /** Adapts the example's config, which is beside this file. */
 const configOf = (variant: Variant) => `
 import example from './sluice.config.ts'
-const { usage = 'openai', ttl = '10m', onUnsettled = 'keep', tokens = 1_000_000, requests = 500, refusesFiles, isWithoutUnits, deadlineMs = ${PATIENT_MS}, maxInFlight = 1000 } = ${JSON.stringify(variant)}
+const { usage = 'openai', onStoreFailure = 'local', ttl = '10m', onUnsettled = 'keep', tokens = 1_000_000, requests = 500, refusesFiles, isWithoutUnits, deadlineMs = ${PATIENT_MS}, maxInFlight = 1000 } = ${JSON.stringify(variant)}
 const actual = {
   openai: example.units.tokens.actual,
   anthropic: { usage },
   gemini: { usage },
 }[usage]
 const [minute, day] = example.rules
-const rules = [{ ...minute, limit: requests, period: '300d' }, { ...day, limit: tokens, period: '300d' }]
+const rules = [{ ...minute, limit: requests }, { ...day, limit: tokens }].map(rule => ({ ...rule, period: '300d', onStoreFailure }))
 export default {
   ...example,
   store: { deadline: deadlineMs + 'ms', maxInFlight },

@@ -42,8 +42,8 @@ function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}
     },
   )
   let sent = 0
-  const run = (isNoLongerNeeded = () => false, noteArrival = () => {}) =>
-    store.run([{ script: RESET, keys: ['k'], args: [`${++sent}`] }], { isNoLongerNeeded, noteArrival }).then(
+  const run = (isNoLongerNeeded = () => false, noteArrival = () => {}, keys = ['k']) =>
+    store.run([{ script: RESET, keys, args: [`${++sent}`] }], { isNoLongerNeeded, noteArrival }).then(
       ([reply]) => reply,
       // Whatever was given up here was not sent, or was sent long ago.
       error => (error.fate === 'not-sent' || error.code !== 'ERR_STORE_OVERLOAD' ? error.code : error.fate),
@@ -126,6 +126,64 @@ describe('the limit on calls in flight', () => {
     expect([world.sizes.length, answers.length]).toEqual([14, 0])
     const replies = await Promise.all(all)
     expect(replies.filter(reply => reply === 'ERR_STORE_OVERLOAD')).toHaveLength(790)
+  })
+
+  it('sends the calls of each caller in turn, whoever has most of them', async () => {
+    const { world, answerAll, run, look } = isolate()
+    const runBy = (consumer: string) =>
+      run(undefined, undefined, ['sluice:{global}:state', `sluice:{c:${consumer}}:state`])
+    const flood = Array.from({ length: 1000 }, () => runBy('flood'))
+    const others = ['a', 'b', 'c'].map(runBy)
+    await answerAll()
+    await look()
+    expect(world.sizes).toEqual([1, 1, 50, 50])
+    await answerAll()
+    await look()
+    expect(await Promise.all(others)).toEqual(['1001', '1002', '1003'])
+    for (let looks = 0; looks < 20; looks++) {
+      await answerAll()
+      await look()
+    }
+    expect(await Promise.all(flood)).toEqual(flood.map((_, i) => `${i + 1}`))
+  })
+
+  it('has a line of its own for a made-up key that claims a consumer', async () => {
+    const { run } = isolate({ maxRequests: 1 })
+    const by = (digest: string) =>
+      run(undefined, undefined, ['sluice:{c:acme}:state', `sluice:{c:acme}:key:${digest}`])
+    void by('first')
+    const flood = Array.from({ length: 10_000 }, () => by('made-up'))
+    expect(await by('made-up')).toBe('ERR_STORE_OVERLOAD')
+    expect(await Promise.race([...flood, by('real'), settle().then(() => 'waits')])).toBe('waits')
+  })
+
+  it('sends a call of each of many callers before the second one of any', async () => {
+    const { world, answerAll, run, look } = isolate()
+    const order: number[] = []
+    const all = Array.from({ length: 3 }, () =>
+      Array.from({ length: 120 }, (_, i) =>
+        run(undefined, () => order.push(i), [`sluice:{ip:192.0.2.${i}}:state`]),
+      ),
+    ).flat()
+    for (let looks = 0; looks < 8; looks++) {
+      await answerAll()
+      await look()
+    }
+    expect(await Promise.all(all)).toEqual(all.map((_, i) => `${i + 1}`))
+    expect(world.sizes.slice(2).every(size => size === 50 || size === world.sizes.at(-1))).toBe(true)
+    // The first two calls were sent before any waited, and the request of each batch has its own turn.
+    expect(new Set(order.slice(0, 110)).size).toBeGreaterThan(105)
+  })
+
+  it('has half of the free places for one caller, and then some for others', async () => {
+    const { run } = isolate({ maxRequests: 1 })
+    const by = (consumer: string) => run(undefined, undefined, [`sluice:{c:${consumer}}:consumer`])
+    void by('first')
+    const flood = Array.from({ length: 10_000 }, () => by('flood'))
+    expect(await by('flood')).toBe('ERR_STORE_OVERLOAD')
+    const others = Array.from({ length: 5000 }, () => by('other'))
+    expect(await by('other')).toBe('ERR_STORE_OVERLOAD')
+    expect(await Promise.race([...flood, ...others, by('third'), settle().then(() => 'wait')])).toBe('wait')
   })
 
   it('checks less often if very many calls wait, but at least four times for each', async () => {

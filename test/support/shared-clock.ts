@@ -1,4 +1,5 @@
 /** Processes that share a store and a virtual clock. A trip to the store takes a while. */
+import { GatewayError } from '../../src/errors.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { type LimiterConfig, sleepBy } from '../../src/set-ups/limits/settings.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -53,8 +54,17 @@ const NEVER = new Promise<never>(() => {})
 const WAY_MS = 4
 export const TRIP_MS = 2 * WAY_MS
 
-/** A process whose messages to the store take a while. Once it is dead, nothing arrives any more. */
-export function processOn(config: LimiterConfig, redis: RedisEngine, clock: SharedClock, account: string) {
+/**
+ * A process whose messages to the store take a while. Once it is dead, nothing arrives any more.
+ * @param lost the numbers of the trips, from 1, that the store runs and whose replies get lost
+ */
+export function processOn(
+  config: LimiterConfig,
+  redis: RedisEngine,
+  clock: SharedClock,
+  account: string,
+  lost: readonly number[] = [],
+) {
   const inner = storeOf(redis)
   const state = { isDead: false, trips: 0 }
   const store: Store = {
@@ -62,6 +72,7 @@ export function processOn(config: LimiterConfig, redis: RedisEngine, clock: Shar
     async run(calls, listener) {
       if (state.isDead) return await NEVER
       state.trips += 1
+      const isLost = lost.includes(state.trips)
       await clock.pass(WAY_MS)
       // The store decides by its own clock.
       const now = String(clock.nowMs * 1e3)
@@ -72,6 +83,7 @@ export function processOn(config: LimiterConfig, redis: RedisEngine, clock: Shar
       )
       const replies = await clock.while(inner.run(timed as typeof calls, listener))
       await clock.pass(WAY_MS)
+      if (isLost) throw new GatewayError('ERR_STORE_TIMEOUT', 'The reply got lost.')
       return state.isDead ? await NEVER : replies
     },
   }

@@ -44,10 +44,11 @@ export function placesOf<Q extends Queue>(
   })
 }
 
+/** By the latest answer of the store. Times are µs. */
 interface KnownQueue {
-  /** When the queue was seen. */
+  /** When the store answered. */
   at: number
-  /** When it ends without further calls, rounded up. */
+  /** When the queue ends without further calls, rounded up. */
   emptyAt: number
   /** Given up, and not given back because others were behind them. */
   places: readonly Place[]
@@ -66,17 +67,18 @@ export function createGivenUpPlaces(
     const endOf = ({ at, wait, units }: Place) => at + wait + units * unitLength
     for (let place: Place | undefined = given; place; ) {
       const answer = await send(queue, place)
-      // Places so short cannot be answer apart.
+      // Shorter places look the same.
       if (!answer || unitLength < MIN_UNIT_LENGTH) return
-      const emptyAt = answer.at + answer.verdicts[0]!.resetAfter
-      const known: KnownQueue = queues.get(id) ?? { at: 0, emptyAt: 0, places: [] }
-      const latest = known.at > answer.at ? known : { at: answer.at, emptyAt }
-      const isLeft = emptyAt > endOf(place) - ROUNDING
-      const places = isLeft ? [...known.places, place] : known.places
+      const seen = { at: answer.at, emptyAt: answer.at + answer.verdicts[0]!.resetAfter }
+      const known = queues.get(id)
+      // Answers can come in another order than the store gave them. But one about a place that was sent again is the latest in any case,
+      // even if the clock of the store was set back.
+      const latest = known && known.at > seen.at && place === given ? known : seen
+      const isLeft = seen.emptyAt > endOf(place) - ROUNDING
+      const places = [...(known?.places ?? []), ...(isLeft ? [place] : [])]
       const { last, others } = takeLast(places, latest.emptyAt, endOf)
       const lasting = others.filter(each => endOf(each) > latest.at).slice(-MAX_PLACES)
-      if (lasting.length > 0) queues.set(id, { ...latest, places: lasting })
-      else queues.delete(id)
+      queues.set(id, { ...latest, places: lasting })
       place = last
     }
   }

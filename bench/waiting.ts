@@ -1,6 +1,7 @@
 /**
  * `npm run bench:waiting`: calls that wait for units in flight, with short jobs. Compares `limiter.acquire` with a semaphore as it is
- * usually published: a sorted set that each waiting call polls. `-- --write` writes bench/waiting.md.
+ * usually published: a sorted set that each waiting call polls. Then calls of `sluicegate/client` through `sluicegate serve`. `-- --write` writes
+ * bench/waiting.md.
  */
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,8 +13,10 @@ import { findServer, startPrivateServer } from '../src/node/start/redis.ts'
 import { startChild } from './child.ts'
 import { times } from './figures.ts'
 import { median } from './measure.ts'
-import { machine, versions } from './report.ts'
+import { loadAverage, machine, versions } from './report.ts'
 import { NoRedis } from './test-bed.ts'
+import { AT_ONCE } from './waiting/client.config.ts'
+import { ROUNDS as CLIENT_ROUNDS, HEAD, JOB_MS, measureClient } from './waiting/client.ts'
 import type { Settings, Used, Way } from './waiting/process.ts'
 
 const RESULTS = new URL('waiting.md', import.meta.url)
@@ -78,6 +81,7 @@ try {
       side('used', percent),
       side('trips', value => value.toFixed(2)),
       `${percent(of('acquire', 'fewest'))} : ${percent(of('polling', 'fewest'))}`,
+      loadAverage(),
     ])
     console.error(rows.at(-1)!.join(' | '))
   }
@@ -88,19 +92,25 @@ try {
     'used of the limit',
     'trips for each job',
     'process with the fewest jobs',
+    'load average',
   ]
+  const clientRows = await measureClient({ guardian, directory }, server.url)
   const page = [
-    '# Waiting for units in flight\n\nMade by `npm run bench:waiting -- --write`.\n',
+    '# Waiting for units in flight\n\nMade by `npm run bench:waiting -- --write`.\n\n## Calls of `acquire`\n',
     markdownOf({ head, rows }, { isAligned: true }),
+    '\n## Calls of `sluicegate/client` through `sluicegate serve`\n',
+    markdownOf({ head: HEAD, rows: clientRows }, { isAligned: true }),
     '\n## Machine and versions\n',
     ...[...machine(), versions(program.version, ['redis']), new Date().toISOString().slice(0, 10)].map(
       line => `- ${line}`,
     ),
+    '- Load average: processes that run or could run, with those of the measurement. Above 2, they wait for each other.',
     '\n## Method\n',
     `- One rule \`concurrency\` with a limit of ${LIMIT}. The callers take a unit, keep it for the time of a job, release it, and begin again. Cells show "\`limiter.acquire\` : polling = ratio", medians of ${ROUNDS} rounds of ${SECONDS} s in turns.`,
     '- Polling: a sorted set with a member for each unit ([published](published/concurrency.lua)). A caller that is refused asks again after 10 ms, and removes its member at the end.',
     '- All processes and redis-server are on one machine, with a direct connection. 100 % used: a released unit is taken at once.',
-    '- The process with the fewest jobs: its part of an equal share. With both ways, a process that holds all units keeps them as long as it has callers. `acquire` hands a released unit to the next caller of its process. A polling caller that is new takes the unit that its process has just released, before callers that wait.\n',
+    '- The process with the fewest jobs: its part of an equal share. With both ways, a process that holds all units keeps them as long as it has callers. `acquire` hands a released unit to the next caller of its process. A polling caller that is new takes the unit that its process has just released, before callers that wait.',
+    `- \`sluicegate/client\`: the calls go out at once to a gateway with one worker and a limit of ${AT_ONCE} in flight, and the origin takes ${JOB_MS} ms for each. The processes are new, so their first calls find out what the limit is. Ideal: the limit is in use without a gap. Medians of ${CLIENT_ROUNDS} rounds.\n`,
   ].join('\n')
   console.log(page)
   if (write) writeFileSync(RESULTS, page)

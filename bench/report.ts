@@ -1,7 +1,7 @@
 /** Formats the findings as Markdown, for bench/results.md and for the terminal. Each part of the benchmark has a section. */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { cpus, totalmem } from 'node:os'
+import { cpus, loadavg, totalmem } from 'node:os'
 import { markdownOf } from '../docs/programs/markdown-tables.ts'
 import {
   type Cell,
@@ -229,6 +229,9 @@ export function instructionsIn(report: string): string {
 function markdownTable(head: readonly string[], rows: readonly (readonly Cell[])[]): string {
   return markdownOf({ head, rows: rows.map(row => row.map(textOf)) }, { isAligned: true })
 }
+
+/** Of the last minute. Processes wait for each other if this is above the number of cores. */
+export const loadAverage = () => loadavg()[0]!.toFixed(0)
 
 export function machine(): string[] {
   const [cpu] = cpus()

@@ -2,10 +2,7 @@
  * `npm run bench:serve`: decisions of `sluicegate serve` for each second of CPU time of all its processes, and the time that it adds to a
  * request, over a direct connection to Redis and through the REST bridge. `-- --write` writes bench/serve.md, `-- --quick` measures less.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
-import { loadavg } from 'node:os'
-import { createInterface } from 'node:readline'
+import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { markdownOf } from '../docs/programs/markdown-tables.ts'
 import { createAdminStore } from '../src/ops/admin-store.ts'
@@ -13,16 +10,13 @@ import { createToken } from '../src/ops/tokens.ts'
 import { type Child, startChild } from './child.ts'
 import { cpuSeconds } from './cpu-time.ts'
 import { median } from './measure.ts'
-import { commit, machine, versions } from './report.ts'
+import { commit, loadAverage, machine, versions } from './report.ts'
 import type { LoadCommand, LoadResult } from './serve/load.ts'
+import { type Server, startServe } from './serve/server.ts'
 import { startTestBed } from './test-bed.ts'
 
 const RESULTS = new URL('serve.md', import.meta.url)
-const SLUICE = fileURLToPath(new URL('../src/node/cli/sluice.ts', import.meta.url))
 const CONFIG = fileURLToPath(new URL('serve/bench.config.ts', import.meta.url))
-
-/** The machine was busy with other work if this is above the number of its cores. */
-const loadAverage = () => loadavg()[1]!.toFixed(0)
 
 const isQuick = process.argv.includes('--quick')
 const WARM_UP = 2
@@ -33,42 +27,6 @@ const CONNECTIONS = 32
 
 /** Decisions for each second of CPU time that the server is to reach. */
 const TARGET = 5000
-
-interface Server {
-  url: string
-  /** Of the primary process and its worker. */
-  cpuSeconds(): number
-  close(): Promise<void>
-}
-
-async function startServe(env: Record<string, string>, guard: (pid: number) => void): Promise<Server> {
-  const { REDIS_URL: _, UPSTASH_REDIS_REST_URL: __, UPSTASH_REDIS_REST_TOKEN: ___, ...others } = process.env
-  const args = ['serve', '--config', CONFIG, '--port', '0', '--workers', '1']
-  const child: ChildProcess = spawn(process.execPath, ['--no-warnings', SLUICE, ...args], {
-    detached: true,
-    stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...others, ...env },
-  })
-  guard(child.pid!)
-  const exited = new Promise(resolve => child.once('exit', resolve))
-  const url = await new Promise<string>((resolve, reject) => {
-    createInterface({ input: child.stdout! }).on('line', line => {
-      const { event, url } = JSON.parse(line)
-      if (event === 'listening') resolve(url)
-    })
-    child.once('exit', code => reject(new Error(`serve ended with code ${code}.`)))
-  })
-  const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8').trim().split(' ')
-  const pids = [child.pid!, ...children.map(Number)]
-  return {
-    url,
-    cpuSeconds: () => pids.reduce((sum, pid) => sum + cpuSeconds(pid), 0),
-    async close() {
-      child.kill('SIGTERM')
-      await exited
-    },
-  }
-}
 
 /** One kind of request. */
 interface Case {
@@ -103,8 +61,9 @@ try {
   })
   const guard = (group: number) => bed.guardian.guard({ group })
   const ORIGIN_URL = origin.ready.url
-  const direct = await startServe({ ORIGIN_URL, REDIS_URL: bed.redisUrl }, guard)
+  const direct = await startServe(CONFIG, { ORIGIN_URL, REDIS_URL: bed.redisUrl }, guard)
   const bridged = await startServe(
+    CONFIG,
     { ORIGIN_URL, UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token },
     guard,
   )

@@ -78,6 +78,11 @@ export interface ModelInput {
   ends?: readonly number[] | undefined
   /** For `concurrency`: the units that the calling isolate holds for the identity. */
   holding?: Holding | undefined
+  /**
+   * For `leaky-bucket` (µs): the longest wait for its turn that the request accepts; absent: any. In a refund: how long the request had to
+   * wait, rounded up; absent: unknown, and nothing is given back.
+   */
+  wait?: number | undefined
   state: State
   /** µs since the epoch. */
   now: number

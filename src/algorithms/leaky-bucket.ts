@@ -6,6 +6,8 @@
  * An admitted request is delayed until the units before it have leaked out. Time is counted in ticks as in gcra.ts, so that
  * departures never drift.
  *
+ * A request can say how long it would wait. It does not join if its turn would come later.
+ *
  * State: the bucket is empty n ticks before idleAt.
  */
 import { ceilDiv, ceilToMs, modelOf } from './algorithm.ts'
@@ -16,19 +18,20 @@ interface Kept {
   burst: number
   now: number
   content: number
+  wait: number | undefined
 }
 
 export const leakyBucket = modelOf<Kept>({
-  read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
+  read({ quota: { rate, period, burst }, state: [idleAt, n], now, wait }) {
     let content = (idleAt - now) * rate - n
     // If the clock was set back, as in a failover, the content can be above `burst`. It then leaks out as usual. A content above twice the
     // burst cannot come from this rule, and counts as empty.
     if (content < 0 || content > 2 * (burst * period)) content = 0
-    return { rate, period, burst, now, content }
+    return { rate, period, burst, now, content, wait }
   },
 
-  check({ rate, period, burst, content }, cost) {
-    const excess = content + cost * period - burst * period
+  check({ rate, period, burst, content, wait = Number.POSITIVE_INFINITY }, cost) {
+    const excess = Math.max(content + cost * period - burst * period, content - wait * rate)
     if (cost > burst) return -1
     return excess > 0 ? ceilDiv(excess, rate) : 0
   },
@@ -39,9 +42,16 @@ export const leakyBucket = modelOf<Kept>({
     return delay
   },
 
-  // A place in the queue is not given back: the departures of the requests behind it are fixed, so a new request would depart
-  // together with the last of them.
-  refund() {},
+  // A place is given back only if it is the last one. The departures of the requests behind another place are fixed, so a new request
+  // would depart together with the last of them. With each place, the instant at which the bucket is empty moves by at least one unit. So
+  // the place is the last one if the bucket is empty at its end.
+  refund(kept, { units, spent, spentAt }) {
+    const { rate, period, now, content, wait } = kept
+    if (wait === undefined) return
+    // `wait` is rounded up to microseconds.
+    const behind = content - (wait * rate + spent * period - (now - spentAt) * rate)
+    if (behind <= 0 && behind > -rate) kept.content = Math.max(0, content - units * period)
+  },
 
   standing({ rate, period, burst, content }) {
     const room = burst * period - content

@@ -25,8 +25,8 @@ export interface AlgorithmLua {
 
 /**
  * An input of a rule. `rate`, `period`, `burst` and `step` have the same meaning as in Quota. For windows, the log and `concurrency`,
- * `limit` is the burst. `ends` and `holding` are texts in the arguments of each call: the ends of calendar windows, and the units that
- * the isolate holds.
+ * `limit` is the burst. `ends`, `holding` and `wait` are texts in the arguments of each call: the ends of calendar windows, the units
+ * that the isolate holds, and how long a request waits for its turn in a queue.
  * `side_key` is the index in KEYS of the rule's side key, for its log or its holders; `chunks_key` that of the chunks of the log.
  */
 export type WireNumber =
@@ -37,6 +37,7 @@ export type WireNumber =
   | 'step'
   | 'ends'
   | 'holding'
+  | 'wait'
   | 'side_key'
   | 'chunks_key'
 

@@ -39,6 +39,8 @@ export interface DemandedRule {
   shareKey?: string
   /** The message of the holder of its units in flight. Absent: the isolate holds them. */
   holding?: Holding | undefined
+  /** For a queue of a limit by name: the longest wait for its turn that the request accepts (µs). Absent: any. */
+  wait?: number | undefined
 }
 
 /**
@@ -77,7 +79,7 @@ export function bindRules(
   nowMs: number,
 ): BoundRule[] {
   const all: BoundRule[] = []
-  for (const { rule, key, cost, shareKey, holding } of rules) {
+  for (const { rule, key, cost, shareKey, holding, wait } of rules) {
     const name = switchName(rule)
     const mode = modeUnderSwitches(rule, shareKey ?? key, switches, name)
     if (mode === 'off') continue
@@ -85,6 +87,7 @@ export function bindRules(
     if (mode === 'shadow' && switches.rules.has(name)) bound.staysShadow = true
     if (shareKey !== undefined) bound.shareKey = shareKey
     if (holding) bound.holding = holding
+    if (wait !== undefined) bound.wait = wait
     all.push(bound)
   }
   return all

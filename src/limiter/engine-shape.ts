@@ -48,8 +48,9 @@ export interface Decided {
    * Ends the request. The edge calls it once for each decision, also when a later step throws. Only the first call has an
    * effect.
    * @param settling what the request has cost under each rule that reserves; absent: as much as was reserved
+   * @param isFollowed whether the store is about to decide another request about the same identities: then no report has to go before
    */
-  finish(ending: Ending, settling?: Settling): void
+  finish(ending: Ending, settling?: Settling, isFollowed?: boolean): void
 }
 
 /** What an edge provides beside the demand. */

@@ -208,10 +208,10 @@ export function createEngine(
     return {
       ...{ decision, stake },
       awaitsEnding: end !== undefined || onFinish !== undefined,
-      finish(ending: Ending, settling?: Settling) {
+      finish(ending: Ending, settling?: Settling, isFollowed?: boolean) {
         if (isFinished) return
         isFinished = true
-        end?.(settling)
+        end?.(settling, isFollowed)
         onFinish?.(decision, ending)
       },
     }

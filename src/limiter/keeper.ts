@@ -48,10 +48,10 @@ export interface Stake {
   holdLocally(decision: Decision): void
   /**
    * Keeps in the store what the request has got, by renewals, until the request is over.
-   * @returns a function to be called once, when the request is over; undefined if it has got nothing
+   * @returns a function to be called once, when the request is over; undefined if it has got nothing. `isFollowed`: as in `Decided.finish`
    */
   keep(
     trips: Pick<Trips, 'sendAlone' | 'schedule'>,
     background: Background,
-  ): ((settling?: Settling) => void) | undefined
+  ): ((settling?: Settling, isFollowed?: boolean) => void) | undefined
 }

@@ -14,7 +14,8 @@
  *     ARGV[4]  the plan if it is known without the store, because a token or an earlier decision names it; for an opaque key the mode that
  *              the rules are bound for; else ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
- *     ARGV     for each rule with a calendar the ends of its windows; for each `concurrency` rule the units that the isolate holds.
+ *     ARGV     for each rule with a calendar the ends of its windows; for each `concurrency` rule the units that the isolate holds;
+ *              for each queue of a limit by name the longest wait for its turn that the request accepts (µs), or ''.
  *              If a rule is settled later: the reservationId of the request, or '' (reservation-wire.ts), and what else is to be settled
  *              (settle-along.ts). Then the cost of each rule, unless all costs are 1. A rule with cost 0 admits, and writes nothing. Empty values at
  *              the end are left out

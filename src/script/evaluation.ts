@@ -25,6 +25,8 @@ export interface BoundRule {
   ends?: readonly number[]
   /** For `concurrency`: the units that this isolate holds of the identity. */
   holding?: Holding
+  /** For a queue of a limit by name: the longest wait for its turn that the request accepts (µs). Absent: any. */
+  wait?: number
 }
 
 /** The input of one decision. */

@@ -168,11 +168,11 @@ export class LoopRules {
     return `${declared}${locals}${join(name => sectionFor(kind, name, constants))}`
   }
 
-  #textNumber(name: 'ends' | 'holding' | 'side_key' | 'chunks_key'): string {
+  #textNumber(name: 'ends' | 'holding' | 'wait' | 'side_key' | 'chunks_key'): string {
     if (name === 'side_key') return 'side_keys[i]'
     if (name === 'chunks_key') return 'chunks_keys[i]'
     const argument = `ARGV[${this.column('arguments_at', ({ argumentAt }) => argumentAt)}]`
-    return name === 'holding' ? `${argument} or ''` : argument
+    return name === 'ends' ? argument : `${argument} or ''`
   }
 }
 

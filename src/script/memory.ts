@@ -76,7 +76,7 @@ export function changeInMemory(
   modelOf: ModelOf,
   memory: StateMemory,
   rules: readonly {
-    bound: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding' | 'mode'>
+    bound: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding' | 'wait' | 'mode'>
     shown: Rule
     changes: readonly (RefundedUnits | { cost: number })[]
   }[],
@@ -127,10 +127,10 @@ export function refundInMemory(
 /** What a model reads. */
 function toReading(
   memory: StateMemory,
-  { rule, key, ends, holding }: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding'>,
+  { rule, key, ends, holding, wait }: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding' | 'wait'>,
   now: number,
 ) {
-  return { quota: rule.quota, ends, holding, state: memory.get(key)?.get(rule.tag) ?? IDLE, now }
+  return { quota: rule.quota, ends, holding, wait, state: memory.get(key)?.get(rule.tag) ?? IDLE, now }
 }
 
 function dropIdle(memory: StateMemory, keys: ReadonlySet<string>, now: number): void {

@@ -13,7 +13,8 @@
  *              call, as in decide.ts
  *     ARGV[4]  the plan under which the request was counted, or ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
- *     ARGV     the arguments of rules as in decide.ts; then for each rule that overrides can change, the limit and burst of the override
+ *     ARGV     the arguments of rules as in decide.ts, but for each queue how long the request had to wait (µs), or '' if its place is not
+ *              given back; then for each rule that overrides can change, the limit and burst of the override
  *              under which the request was counted, as its record has them, or '' without such an override
  *     ARGV     then for each rule the units to give back (0: only report the state), and the units of that request that are still spent. With
  *              an id: all units that were given back so far, and all that the request had spent; then the id, and how long the totals are
@@ -66,6 +67,8 @@ export interface RefundOnce {
 
 export interface RefundedRule
   extends Pick<BoundRule, 'rule' | 'key' | 'sideKey' | 'ends' | 'holding' | 'mode'> {
+  /** For a queue: how long the request had to wait for its turn (µs). Absent: its place is not given back. */
+  wait?: number
   /** Units to give back. 0: the rule only reports its state. With an id: all units given back so far, including these. */
   units: number
   /** Units of that request that are still spent, including `units`. With an id: all that it had spent. */

@@ -31,8 +31,11 @@ export interface RuleEntry {
   isGuess: boolean
   /** Whether it is a queue: an admitted request may be delayed, and the row in the reply has a delay. */
   isQueue: boolean
-  /** The argument that each request has for this rule: the ends of calendar windows, or the units that the isolate holds. */
-  argument?: 'ends' | 'holding'
+  /**
+   * The argument that each request has for this rule: the ends of calendar windows, the units that the isolate holds, or how long it waits
+   * for its turn in a queue.
+   */
+  argument?: 'ends' | 'holding' | 'wait'
   /** Set if the rule has a key of its own, which is read with the states. A log has a second key, for chunks, which is rarely read. */
   sideKey?: 'log' | 'held'
   /** Whether everything is stored under its side key, without a record in the state of its identity. */

@@ -299,7 +299,7 @@ class RuleSetText {
       (part, i) => `${part.join(', ')} = byte(ARGV[2], ${i * 50 + 1}, ${i * 50 + part.length})\n`,
     )
     const given = this.#withArgument().map(
-      ({ of, argument }, i) => `${of(argument!)} = ARGV[${6 + i}]${argument === 'holding' ? " or ''" : ''}\n`,
+      ({ of, argument }, i) => `${of(argument!)} = ARGV[${6 + i}]${argument === 'ends' ? '' : " or ''"}\n`,
     )
     if (lastBefore === undefined || this.#rules.length === 0) return [...read, ...given].join('')
     const costs = this.#rules.map(({ of }) => of('cost'))

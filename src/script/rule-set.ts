@@ -31,7 +31,7 @@ export function createRuleSet(
     const name = `${rule.name} ${identity}`
     const at = places.get(name) ?? entries.length
     places.set(name, at)
-    const entry = createEntry(rule, identities.indexOf(identity))
+    const entry = createEntry(rule, identities.indexOf(identity), hasSubject)
     const earlier = entries[at]
     entries[at] = earlier ? mergeEntries(earlier, entry) : entry
   }
@@ -72,7 +72,7 @@ function withScripts(shape: RuleSetShape, scriptsOf: ScriptsOf): RuleSet {
   return Object.setPrototypeOf(own, scriptsOf(shape))
 }
 
-function createEntry(rule: Rule, identity: number): RuleEntry {
+function createEntry(rule: Rule, identity: number, hasSubject: boolean): RuleEntry {
   const { state, isQueue = false } = rule.counting
   const { plans } = rule.match
   return {
@@ -84,6 +84,8 @@ function createEntry(rule: Rule, identity: number): RuleEntry {
     isQueue,
     ...(rule.calendar && { argument: 'ends' }),
     ...(countsInFlight(rule) && { argument: 'holding' }),
+    // Requests to the gateway wait as long as their queue is.
+    ...(isQueue && !hasSubject && { argument: 'wait' }),
     ...((state === 'log' || state === 'held') && { sideKey: state }),
     isApart: countsInFlight(rule),
     settlement: rule.settlement,

@@ -74,6 +74,7 @@ export function conditionsOf({ argument, settlement, variants: [first] }: RuleEn
   const ofWindow = first!.quota.startsWithRequest ? 'first_request' : 'clock'
   return [
     ...(argument === 'ends' ? ['ends'] : []),
+    ...(argument === 'wait' ? ['waits'] : []),
     ...[ofWindow, settlement ? 'settled' : 'once'],
     ...(settlement ? [`settled_${ofWindow}`] : []),
   ]
@@ -106,9 +107,11 @@ const OWN_WORDS = [
 ]
 
 /** Inputs that are numbers in the script, and not arguments of each call. */
-export type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'side_key' | 'chunks_key'>
+export type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'wait' | 'side_key' | 'chunks_key'>
 
-const NOT_NUMBERS: ReadonlySet<WireNumber> = new Set(['ends', 'holding', 'side_key', 'chunks_key'])
+const NOT_NUMBERS: ReadonlySet<WireNumber> = new Set([
+  ...(['ends', 'holding', 'wait', 'side_key', 'chunks_key'] as const),
+])
 
 export const isNumber = (name: WireNumber): name is Constant => !NOT_NUMBERS.has(name)
 

@@ -8,7 +8,10 @@ import { MARKS } from './marks.ts'
 import type { RuleSet } from './rule-set-shape.ts'
 
 /** A rule in one call. */
-type CallRule = Pick<BoundRule, 'rule' | 'key' | 'sideKey' | 'ends' | 'holding' | 'mode' | 'staysShadow'>
+type CallRule = Pick<
+  BoundRule,
+  'rule' | 'key' | 'sideKey' | 'ends' | 'holding' | 'wait' | 'mode' | 'staysShadow'
+>
 
 /** The rules of one call, in the order of the rule set's entries. */
 export interface PlacedRules<T extends CallRule> {
@@ -18,7 +21,7 @@ export interface PlacedRules<T extends CallRule> {
   keys: string[]
   /** ARGV[2] (decide.ts). */
   marks: string
-  /** The argument of each rule that has one: the ends of calendar windows, or the units that the isolate holds. */
+  /** The argument of each rule that has one: the ends of calendar windows, the units that the isolate holds, or a wait. */
   ruleArguments: string[]
 }
 
@@ -69,6 +72,7 @@ export function placeRules<T extends CallRule>(
     if (sideKey === 'log' && rule) chunks.push(chunksKey(rule.sideKey!))
     if (argument === 'ends') ruleArguments.push(rule?.ends?.join(' ') ?? '')
     if (argument === 'holding') ruleArguments.push(formatHolding(rule?.holding))
+    if (argument === 'wait') ruleArguments.push(String(rule?.wait ?? ''))
   })
   return { byEntry, keys: [...keys, ...chunks], marks, ruleArguments }
 }

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, rulesOf } from '../support/engines.ts'
-import { type Row, type VectorTable, vectors } from './vectors.ts'
+import { type Back, type Patient, type Row, type VectorTable, vectors } from './vectors.ts'
 
 /** Not the epoch, so that no test depends on small numbers. It is a multiple of every period in the tables that is a duration. */
 const START = 1_700_000_000 * 1e6
@@ -11,18 +11,23 @@ const KEY = 'sluice:{c:a}:state'
 
 const microseconds = (seconds: number) => Math.round(seconds * 1e6)
 
+const waitOf = ({ wait }: Partial<Patient>) => (wait === undefined ? {} : { wait: microseconds(wait) })
+
 /** Runs the row: an evaluation, a reset or a refund. */
 async function runRow(engine: Engine, shape: VectorTable['rule'], at: number, cost: Row[1]) {
   const [rule] = rulesOf({ ...shape, name: 'a', by: 'consumer' } as RuleInput)
   const now = START + microseconds(at)
-  if (typeof cost === 'number') {
-    return await engine.evaluate({ rules: [bound(rule!, KEY, cost, now / 1e3)], plans: ['free'], now })
+  const request: (Partial<Patient> & { cost: number }) | false =
+    typeof cost === 'number' ? { cost } : typeof cost === 'object' && 'cost' in cost && cost
+  if (request) {
+    const rules = [{ ...bound(rule!, KEY, request.cost, now / 1e3), ...waitOf(request) }]
+    return await engine.evaluate({ rules, plans: ['free'], now })
   }
   const boundRule = bound(rule!, KEY, 1, now / 1e3)
   if (cost === 'reset') return await engine.reset({ rules: [boundRule], now })
-  const [units, spent, spentAt] = cost
+  const [units, spent, spentAt, wait] = cost as Back
   return await engine.refund({
-    ...{ rules: [{ ...boundRule, units, spent }], now },
+    ...{ rules: [{ ...boundRule, ...waitOf(wait === undefined ? {} : { wait }), units, spent }], now },
     spentAt: START + microseconds(spentAt),
   })
 }

@@ -17,12 +17,21 @@ export interface VectorTable {
   rows: readonly Row[]
 }
 
-/** Units to give back, the units of the request that are still spent, and the time at which they were spent (s). */
-export type Back = readonly [units: number, spent: number, spentAt: number]
+/**
+ * Units to give back, the units of the request that are still spent, and the time at which they were spent (s). Of a queue: also how long the
+ * request had to wait (s).
+ */
+export type Back = readonly [units: number, spent: number, spentAt: number, wait?: number]
+
+/** A request that accepts a wait in a queue (s), and no longer one. */
+export interface Patient {
+  cost: number
+  wait: number
+}
 
 export type Row = readonly [
   at: number,
-  cost: number | Back | 'reset',
+  cost: number | Patient | Back | 'reset',
   allowed: boolean,
   remaining: number,
   resetAfter: number,
@@ -309,7 +318,8 @@ export const vectors: Record<string, readonly VectorTable[]> = {
   ],
   'leaky-bucket': [
     {
-      title: 'a place in the queue is not given back; a reset empties the bucket',
+      title:
+        'a place in the queue is not given back by a refund that does not know it; a reset empties the bucket',
       rule: { algorithm: 'leaky-bucket', limit: 1, period: '1s', queue: 2 },
       rows: [
         [0, 1, true, 2, 1, 0, 0],
@@ -339,6 +349,51 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [2.25, 1, true, 2, 0.75, 0, 0.25],
         // If the bucket is empty, a request departs at once.
         [10, 1, true, 3, 0.5, 0, 0],
+      ],
+    },
+    {
+      title: 'a request that can wait joins only if its turn comes in time',
+      rule: { algorithm: 'leaky-bucket', limit: 2, period: '1s', queue: 3 },
+      rows: [
+        [0, { cost: 1, wait: 0 }, true, 3, 0.5, 0, 0],
+        [0, { cost: 1, wait: 0 }, false, 3, 0.5, 0.5],
+        [0, { cost: 1, wait: 0.499999 }, false, 3, 0.5, 0.000001],
+        [0, { cost: 1, wait: 0.5 }, true, 2, 1, 0, 0.5],
+        // The longer time: until there is room.
+        [0, { cost: 4, wait: 0.5 }, false, 2, 1, 1],
+        [0, { cost: 5, wait: 0.5 }, false, 2, 1, -1],
+        // A peek waits for nothing.
+        [0, { cost: 0, wait: 0 }, true, 2, 1, 0],
+      ],
+    },
+    {
+      title: 'the last place is given back',
+      rule: { algorithm: 'leaky-bucket', limit: 3, period: '1s', queue: 9 },
+      rows: [
+        [0, 1, true, 9, 0.333334, 0, 0],
+        [0, 2, true, 7, 1, 0, 0.333334],
+        [0, 1, true, 6, 1.333334, 0, 1],
+        // Others are behind it.
+        [0.1, [2, 2, 0, 0.333334], true, 6, 1.233334, 0],
+        // No request has waited so long.
+        [0.1, [1, 1, 0, 1.333334], true, 6, 1.233334, 0],
+        [0.1, [1, 1, 0, 1], true, 7, 0.9, 0],
+        [0.1, [1, 1, 0, 1], true, 7, 0.9, 0],
+        // Now it is the last one. Its turn has come, and it has not departed.
+        [0.5, [2, 2, 0, 0.333334], true, 10, 0, 0],
+        [0.5, 1, true, 9, 0.333334, 0, 0],
+        // It has left the bucket.
+        [2, [1, 1, 0.5, 0], true, 10, 0, 0],
+      ],
+    },
+    {
+      title: 'two places together are given back as one',
+      rule: { algorithm: 'leaky-bucket', limit: 3, period: '1s', queue: 9 },
+      rows: [
+        [0, 1, true, 9, 0.333334, 0, 0],
+        [0, 1, true, 8, 0.666667, 0, 0.333334],
+        [0.1, 2, true, 6, 1.233334, 0, 0.566667],
+        [0.2, [3, 3, 0, 0.333334], true, 9, 0.133334, 0],
       ],
     },
     {

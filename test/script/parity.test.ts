@@ -36,6 +36,8 @@ const TIMED = { timeout: 60_000 + 10 * REQUESTS }
 const common = {
   ...{ pause: pausesToAndFro, set: fc.constantFrom(0, 0, 0, 1), counts: countsOfIsolates },
   hasLoops: fc.boolean(),
+  /** How long a request waits in a queue (µs), or without a bound. */
+  wait: fc.constantFrom(undefined, undefined, 0, 1, 1e3, 1e6, 60e6),
   guard: fc.constantFrom('none' as const, 'admits' as const, 'refuses first' as const),
 }
 
@@ -79,7 +81,12 @@ interface Moment {
   rules: readonly Rule[]
   caller: string
   now: number
-  admittedAt: readonly number[]
+  admitted: readonly Admission[]
+}
+
+interface Admission {
+  at: number
+  verdicts: readonly Verdict[]
 }
 
 /** The message of the isolate about a rule that counts units in flight. */
@@ -87,9 +94,16 @@ function messageOf({ rule, sideKey, holding }: BoundRule): Message[] {
   return holding && sideKey !== undefined ? [{ key: sideKey, holding, ttl: rule.quota.period }] : []
 }
 
+const withWait = (bound: BoundRule, wait: number | undefined): BoundRule =>
+  bound.rule.counting.isQueue && wait !== undefined ? { ...bound, wait } : bound
+
 /** One step, which each engine executes. */
-function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
-  const evaluation = evaluationOf(boundRules(rules, step.counts, caller, now), now)
+function actionOf(step: Step, { rules, caller, now, admitted }: Moment) {
+  const bound = boundRules(rules, step.counts, caller, now)
+  const evaluation = evaluationOf(
+    bound.map(each => withWait(each, step.wait)),
+    now,
+  )
   switch (step.verb) {
     case 'decide':
       return (engine: Engine) => engine.evaluate(evaluation)
@@ -108,8 +122,13 @@ function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
     }
     case 'refund': {
       const { units, kept, spent } = step
-      const refunded = evaluation.rules.map(rule => ({ ...rule, units, spent: units + kept }))
-      const spentAt = 'after' in spent ? now + spent.after : (admittedAt.at(spent.admission) ?? now)
+      const admission = 'after' in spent ? undefined : admitted.at(spent.admission)
+      const refunded = evaluation.rules.map(each => {
+        const verdict = admission?.verdicts.find(({ rule }) => rule.tag === each.rule.tag)
+        const own = admission && step.wait === undefined ? each.cost : units
+        return { ...withWait(each, verdict?.delay), units: own, spent: own + kept }
+      })
+      const spentAt = 'after' in spent ? now + spent.after : (admission?.at ?? now)
       return (engine: Engine) => engine.refund({ rules: refunded, spentAt, now })
     }
   }
@@ -146,13 +165,13 @@ describeOnRedisEngine('parity', (fresh, kind) => {
       const ruleSets = sets.map(namedRules)
       if (haveSameTag(ruleSets.flat())) return
       const caller = newCaller()
-      const admittedAt: number[] = []
+      const admitted: Admission[] = []
       let now = NOON
       let verdicts: readonly Verdict[] = []
       for (const [i, step] of steps.entries()) {
         const rules = ruleSets[step.set % ruleSets.length]!
         now = after(step.pause, now, rules, verdicts)
-        const act = actionOf(step, { rules, caller, now, admittedAt })
+        const act = actionOf(step, { rules, caller, now, admitted })
         const engine = step.hasLoops ? withLoops : redis
         if (step.guard === 'refuses first' && step.verb !== 'sync') {
           for (const guard of [
@@ -171,7 +190,7 @@ describeOnRedisEngine('parity', (fresh, kind) => {
         if (step.verb !== 'decide' || !('status' in expected)) continue
         if ('pausedUntil' in expected) totals.paused += 1
         if (expected.status === 'refused') totals.refused += 1
-        else admittedAt.push(now)
+        else admitted.push({ at: now, verdicts })
       }
     })
     const { decide, peek, refund, reset, sync, pause, refused } = totals

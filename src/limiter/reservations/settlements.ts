@@ -172,8 +172,8 @@ export function createSettlements({
           const release = permits?.keep(trips, background)
           const settle = reservation && keep(reservation, trips, background)
           if (!settle) return release
-          return settling => {
-            release?.()
+          return (settling, isFollowed) => {
+            release?.(settling, isFollowed)
             settle(settling)
           }
         },

@@ -15,7 +15,7 @@ import type { Script } from '../../store/store.ts'
 import { keysOf, type Rider } from '../../trips/rider.ts'
 import type { Trips } from '../../trips/trips.ts'
 import type { Answers } from '../answers/answers.ts'
-import type { Keeper } from '../keeper.ts'
+import type { Keeper, Stake } from '../keeper.ts'
 import { renewUntilOver } from '../renew-until-over.ts'
 import { Holdings, renewalMs } from './holdings.ts'
 import { needsPermit, Permits } from './permits.ts'
@@ -56,6 +56,8 @@ export function createHoldingsKeeper({ now, timer, log, script, writeAt, answers
   const holdings = new Holdings(now, newName)
   /** Logged once for each isolate. */
   let hasLoggedExhaustion = false
+  /** Whether units were released that the message of the next decision is to report. */
+  let isLeftToDecision = false
 
   /** Tells the store, with each trip, the changes that it has not confirmed. */
   const rider: Rider = {
@@ -93,8 +95,13 @@ export function createHoldingsKeeper({ now, timer, log, script, writeAt, answers
     { inFlight: permits }: Permits,
     trips: Pick<Trips, 'sendAlone' | 'schedule'>,
     background: Background,
-  ): (() => void) | undefined {
-    if (permits.length === 0) return undefined
+  ): ReturnType<Stake['keep']> {
+    if (permits.length === 0) {
+      // A refused decision reports nothing.
+      if (isLeftToDecision && holdings.unconfirmedSince() !== undefined) background(trips.sendAlone(rider))
+      isLeftToDecision = false
+      return undefined
+    }
     // Whichever request is awake renews what is due, of all requests. So this one checks when its own units are due, and usually
     // finds that another one has renewed them.
     const intervalMs = Math.min(...permits.map(({ held }) => renewalMs(held)))
@@ -119,13 +126,14 @@ export function createHoldingsKeeper({ now, timer, log, script, writeAt, answers
       if (canSend && holdings.isRenewalDue()) return sendRenewals()
       if (canSend) trips.schedule(background)
     })
-    return () => {
+    return (_settling, isFollowed = false) => {
       const keys = permits.map(({ rule }) => rule.key)
       answers?.forget(keys, 'ended')
       endRenewals()
       const isUrgent = permits.map(permit => holdings.release(permit)).some(Boolean)
-      if (isUrgent) background(trips.sendAlone(rider))
+      if (isUrgent && !isFollowed) background(trips.sendAlone(rider))
       else trips.schedule(background)
+      if (isUrgent && isFollowed) isLeftToDecision = true
     }
   }
 

@@ -11,7 +11,7 @@ import type { Stake } from '../keeper.ts'
 import type { Holdings, Permit } from './holdings.ts'
 
 /** `Stake.keep` of permits. */
-export type KeepPermits = (permits: Permits, ...args: Parameters<Stake['keep']>) => (() => void) | undefined
+export type KeepPermits = (permits: Permits, ...args: Parameters<Stake['keep']>) => ReturnType<Stake['keep']>
 
 export class Permits implements Stake {
   readonly #holdings: Holdings

@@ -104,13 +104,14 @@ export interface RefundableDecision
 /** Options of `acquire`: those of `limit`, and how long to wait. */
 export interface AcquireOptions extends CostOptions {
   /**
-   * Give up if it would take longer than this many ms (default: no limit). A queue (`leaky-bucket`) that other processes join at the same
-   * moment can take longer.
+   * Give up if it would take longer than this many ms (default: no limit). No call joins a queue (`leaky-bucket`) in which it would wait
+   * longer.
    */
   timeoutMs?: number
   /**
    * Ends the wait: the call leaves the line and rejects with the reason of the signal, as `fetch` does. What the store has admitted for it
-   * is given back, as by `release` and `refund`, also if that answer arrives later. Only a place in a queue (`leaky-bucket`) stays taken.
+   * is given back, as by `release` and `refund`, also if that answer arrives later. A place in a queue
+   * (`leaky-bucket`) is free again unless another process has a later one.
    */
   signal?: AbortSignal
 }

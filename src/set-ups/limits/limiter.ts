@@ -17,6 +17,7 @@ import type { DecideOptions } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import { anyReserves } from '../../limiter/needs.ts'
+import { prepareRefund } from '../../limiter/prepared-call.ts'
 import { newReservationId } from '../../limiter/reservations/reservation.ts'
 import { createLog } from '../../log.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
@@ -47,6 +48,7 @@ import {
   rulesOfEarlier,
 } from './arguments.ts'
 import { type DecidedCall, narrowDecision, releaseMethods, retryAfterOf } from './decided-call.ts'
+import { createGivenUpPlaces, placesOf } from './given-up-places.ts'
 import type { BeginHold, LimiterInternals } from './held.ts'
 import { keepingAlive, keptAliveBy } from './keep-alive.ts'
 import { createKnownPauses, type KnownPause } from './known-pauses.ts'
@@ -59,7 +61,7 @@ import { recordsOf } from './records-of.ts'
 import { createRefunding } from './refund.ts'
 import { type LimiterConfig, type LimiterSettings, REAL_TIME } from './settings.ts'
 import { reservedUnits } from './spent-units.ts'
-import { queueWait } from './waits.ts'
+import { queueWait, waitIn } from './waits.ts'
 
 export type { AcquireOptions, LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
 export type { LimiterClock, LimiterConfig, LimiterSettings } from './settings.ts'
@@ -70,6 +72,8 @@ interface CallOptions extends DecideOptions {
   hold?: BeginHold
   /** The numbers that the call gives. */
   numbers?: CallNumbers | undefined
+  /** The longest wait in a queue that the call accepts (ms). Absent: any. */
+  longestMs?: number
 }
 
 /** @param parts those of rules with `numbers: 'call'`, if there are any */
@@ -190,21 +194,31 @@ export function createGuardableLimiter<Further extends object = object>(
     name: string,
     identity: LimitIdentity,
     costOf: (rule: LimitRule) => number,
-    { hold, numbers, ...decideOptions }: CallOptions,
+    { hold, numbers, longestMs = Number.POSITIVE_INFINITY, ...decideOptions }: CallOptions,
   ): Promise<DecidedCall> {
     const keyed = bindKeys(name, identity, rulesWith(name, numbers))
     const attempt = hold?.(name, identity)
     const rules = keyed.map((each): DemandedRule => {
       const cost = costOf(each.rule)
-      return { ...each, cost, holding: attempt?.holdingOf(each.rule, cost) }
+      return {
+        ...each,
+        cost,
+        holding: attempt?.holdingOf(each.rule, cost),
+        wait: waitIn(each.rule, longestMs),
+      }
     })
+    // Leased places and remembered refusals of a queue say nothing about how long this call can wait.
+    const hasWait = rules.some(({ wait }) => wait !== undefined)
     const pause = pauses.isEmpty() || board.current().kill ? undefined : pauses.find(keysOf(keyed))
     const mayAnswer = verb === 'decide' && (decideOptions.guard?.isFresh() ?? true)
     if (pause && mayAnswer && !pauses.shouldAsk(pause)) return refuse(name, identity, pause)
     // While a pause is not confirmed, the store would admit.
     const { decision, outcome, at, stake, awaitsEnding, finish } = await engine[
       pause && !pause.isConfirmed ? 'peek' : verb
-    ]({ ruleSet: ruleSets.get(name)!, rules }, { ...decideOptions, asksStore: pause !== undefined })
+    ](
+      { ruleSet: ruleSets.get(name)!, rules },
+      { ...decideOptions, asksStore: pause !== undefined || hasWait },
+    )
     if (!awaitsEnding) finish('complete')
     if (outcome?.pausedUntil !== undefined) {
       const { pausedUntil } = outcome
@@ -243,13 +257,14 @@ export function createGuardableLimiter<Further extends object = object>(
       ...(reservation && { reserved: reservedUnits(reservation) }),
       ...(known.degraded && { degraded: known.degraded.cause }),
       ...releaseMethods(() => {
-        finish('complete', 'unsettled')
-        if (isHeld)
+        const isFollowed =
+          isHeld &&
           acquiring.free(
             keyed.map(({ key }) => key),
             numbers,
           )
         isHeld = false
+        finish('complete', 'unsettled', isFollowed)
       }),
     }
     const release = () => {
@@ -338,15 +353,27 @@ export function createGuardableLimiter<Further extends object = object>(
     change: (call, guard) => engine.change('refund', call, background, guard),
   })
   const acquiring = createAcquiring<CallOptions>({
-    ...{ clock: { elapsedMs, sleep: clock.sleep }, background, rulesWith, bindKeys, spend, count },
+    ...{ clock: { elapsedMs, sleep: clock.sleep }, background, rulesWith, bindKeys, count },
     wakes: !isCloudflare(),
-    look: (name, identity, numbers, options) =>
-      decide('peek', name, identity, () => 0, { ...options, numbers }),
-    async giveBack({ decision, release }) {
+    spend: (name, identity, cost, options, longestMs) =>
+      spend(name, identity, cost, { ...options, longestMs }),
+    async giveBack({ decision, verdicts, release }) {
       release()
+      const { limit, identity, costs, numbers } = decision
+      const places = placesOf(decision, verdicts, bindEarlier(limit, identity, costs, numbers))
       // Without the guard of its request: the token may end, and the units would stay spent.
-      await refunding().refund(decision)
+      await Promise.all([
+        refunding().refund(decision),
+        ...places.map(({ queue, place }) => giveUpPlace(queue, place)),
+      ])
     },
+  })
+  const giveUpPlace = createGivenUpPlaces(async ({ rule, key }, { at, wait, units }) => {
+    const bound = { ...bindRule(rule, key, units, nowMs()), units, spent: units, wait }
+    const ruleSet = ruleSets.get(limitOf.get((rule.ofCall?.base ?? rule) as LimitRule)!)!
+    const refund = { ruleSet, rules: [bound], spentAt: at, now: clock.now?.() }
+    const result = await engine.change('refund', prepareRefund(refund), background)
+    return 'cause' in result ? undefined : result
   })
 
   /** @param guard absent: the calls need no permission */

@@ -1,8 +1,6 @@
 /** Converts the decision about a call of a limit by name to what is counted. Pure. */
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
 import { type Counted, PAUSED } from '../../metrics/observation.ts'
-import type { Verdict } from '../../script/evaluation.ts'
-import { milliseconds } from '../rule-result.ts'
 
 export interface ObservedCall extends Counted {
   limit: string
@@ -28,24 +26,4 @@ function outcomeOf(decision: Allowed | Denied | Unavailable): ObservedCall['outc
   if (decision.kind === 'unavailable') return 'failed_closed'
   if (decision.kind === 'denied') return 'limited'
   return decision.isUncounted ? 'failed_open' : 'allowed'
-}
-
-/**
- * A call of `acquire` that did not join a queue, because its turn would have come too late: the queue has refused it.
- *
- * @param observed the call without a place in the queue
- * @param leftMs how long the call could have waited
- */
-export function observeLateTurn(
-  observed: ObservedCall,
-  verdicts: readonly Verdict[],
-  leftMs: number,
-): ObservedCall {
-  const isTooLate = ({ rule, mode, resetAfter }: Verdict) =>
-    mode === 'enforce' && rule.counting.isQueue && milliseconds(resetAfter) > leftMs
-  return {
-    ...observed,
-    outcome: 'limited',
-    verdicts: verdicts.map(verdict => (isTooLate(verdict) ? { ...verdict, allowed: false } : verdict)),
-  }
 }

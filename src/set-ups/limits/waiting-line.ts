@@ -40,8 +40,8 @@ export interface WaitingLine {
    * @param signal ends the wait for a turn
    */
   join(deadline: number, cost?: string, signal?: AbortSignal): Place
-  /** Notes that units have become free that no answer counted on: the next call asks at once. */
-  free(): void
+  /** Notes that units have become free that no answer counted on: the next call asks at once. @returns whether there is one */
+  free(): boolean
   isEmpty(): boolean
 }
 
@@ -219,17 +219,22 @@ export function createWaitingLine({ elapsedMs, sleep }: LineClock, wakes = false
     free() {
       frees += 1
       turns = Math.max(turns, 0) + 1
-      let place = 0
+      let woken = 0
       for (const call of calls) {
         if (call.askedAt !== undefined) continue
-        if (place++ >= turns) return
-        call.sleeping?.abort()
+        if (woken === turns) break
+        woken += 1
+        call.sleeping?.abort(WOKEN)
       }
+      return wakes && woken === turns
     },
 
     isEmpty: () => calls.size === 0,
   }
 }
+
+/** Costs less than the exception that is the reason by default. */
+const WOKEN = 'woken'
 
 /** A signal that ends the next sleep of a call. */
 function wakingFrom(call: Call, signal: AbortSignal | undefined): AbortSignal {

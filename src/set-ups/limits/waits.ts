@@ -17,6 +17,30 @@ export function queueWait(verdicts: readonly Verdict[]): number {
 }
 
 /**
+ * The longest wait of a call in a queue (µs). undefined: no call of a queue waits longer.
+ * @param longestMs that the call accepts
+ */
+export function waitIn(
+  { counting, quota: { rate, period, burst } }: Rule,
+  longestMs: number,
+): number | undefined {
+  if (!counting.isQueue || longestMs * 1e3 >= (burst * period) / rate) return undefined
+  return Math.max(0, Math.floor(longestMs * 1e3))
+}
+
+/**
+ * How long a call would have to wait for its turn in a queue (ms), if that has refused it because it is longer than the call can wait.
+ * @param longestMs how long it can wait
+ */
+export function lateTurnMs({ verdicts }: Pick<Decided, 'verdicts'>, longestMs: number): number | undefined {
+  const late = onlyEnforced(verdicts).filter(
+    ({ rule, retryAfter, resetAfter }) =>
+      rule.counting.isQueue && retryAfter > 0 && resetAfter / 1e3 > longestMs,
+  )
+  return late.length > 0 ? milliseconds(queueWait(late)) : undefined
+}
+
+/**
  * How long to wait before the next attempt (ms). Units in flight are often released long before `retryAfterMs`, so
  * the next attempt comes soon, and later ones less and less often, but none before the other rules that refuse can admit.
  */
@@ -35,7 +59,7 @@ export function waitAfter(
 
 /** What a decision says about calls of the same cost that wait behind it. */
 export function answerFor(
-  { decision: { allowed }, verdicts }: Decided,
+  { decision: { allowed }, verdicts }: Decided<{ allowed: boolean }>,
   costOf: (rule: Rule) => number,
   pauseMs: number,
 ): Answer {

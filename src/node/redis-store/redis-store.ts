@@ -3,7 +3,7 @@
  * programs on Node; a Worker uses src/store/upstash.ts. All calls of the process share one connection to each server.
  */
 import { GatewayError } from '../../errors.ts'
-import type { AdminConnection, Command } from '../../ops/admin-connection.ts'
+import type { AdminConnection, Command } from '../../store/admin-connection.ts'
 import { type DeadlineClock, REAL_CLOCK } from '../../store/deadline.ts'
 import { refusal } from '../../store/refusal.ts'
 import type { RestAnswer } from '../../store/rest.ts'

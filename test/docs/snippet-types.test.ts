@@ -105,6 +105,8 @@ function writeProject(folder: string): void {
   )
   const compilerOptions = {
     ...{ lib: ['ESNext'], types: ['@cloudflare/workers-types', 'node'], paths: Object.fromEntries(paths) },
+    // Then it does not reach the files of Node, whose types differ from those of Workers.
+    customConditions: ['workerd'],
     ...NO_UNUSED,
   }
   const project = { extends: join(ROOT, 'tsconfig.base.json'), compilerOptions, include: ['**/*.ts'] }

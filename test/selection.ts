@@ -32,6 +32,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/limiter/lost-writes.test.ts',
     'test/limiter/outage/outages.test.ts',
     'test/set-ups/every-touch.test.ts',
+    'test/set-ups/redis-option-cluster.test.ts',
     'test/store/conformance-cluster.test.ts',
     'test/store/conformance-faults.test.ts',
     'test/set-ups/rpc-death.test.ts',

@@ -8,17 +8,16 @@ import type { StoreAddress } from './environment.ts'
 /** The hint for Workers in a message of environment.ts. */
 const FOR_WORKERS = / On Workers: .*$/
 
-const BRIDGE = 'npx sluicegate bridge --redis redis://… --token …'
-const BRIDGE_URL = 'http://127.0.0.1:8079'
+const OWN = 'export REDIS_URL=redis://127.0.0.1:6379'
 
 const HINTS: Record<keyof StoreAddress, string> = {
-  UPSTASH_REDIS_REST_URL: `Set it to the REST URL of the database: export UPSTASH_REDIS_REST_URL=https://….upstash.io. For a Redis of your own, run \`${BRIDGE}\` and use its address: ${BRIDGE_URL}`,
+  UPSTASH_REDIS_REST_URL: `For a Redis of your own, set REDIS_URL in its place: ${OWN}. For a database at Upstash, set it to the REST URL: export UPSTASH_REDIS_REST_URL=https://….upstash.io`,
   UPSTASH_REDIS_REST_TOKEN:
-    'Set it to the REST token of the database, or to the --token of the bridge: export UPSTASH_REDIS_REST_TOKEN=…',
+    'With REDIS_URL it is not needed. Else set it to the REST token of the database: export UPSTASH_REDIS_REST_TOKEN=…',
 }
 
 /** Does not contain the value, because the URL of a Redis contains its password. */
-const OF_REDIS = `is the URL of a Redis server, not of its REST API. \`${BRIDGE}\` serves that API in front of it: export UPSTASH_REDIS_REST_URL=${BRIDGE_URL}`
+const OF_REDIS = 'is the URL of a Redis server, not of its REST API. Unset it, and set REDIS_URL to that URL.'
 
 /**
  * Replaces the hints for Workers in an error by hints for a shell.

@@ -17,6 +17,8 @@ export interface StoreAddress {
 
 /** The variables and bindings that Sluice reads: the `env` of a Worker, or the environment of the process. */
 export interface Environment extends StoreAddress {
+  /** The URL of a Redis, for set-ups on Node, Bun and Deno (docs/deploy.md#your-own-redis). Those of the REST API come first. Default: none. */
+  REDIS_URL?: string
   /** The origin. Default: `origin` in the config. */
   ORIGIN_URL?: string
   /** Which of several deployments this is. Default: `environment` in the config. */
@@ -54,13 +56,19 @@ export function applyVariables<C extends { origin?: string | undefined }>(
     // Leaves the value out, because a redis:// URL that was pasted by mistake contains the password.
     const what = text ? 'is not an http or https URL without credentials' : 'is missing'
     if (!isValid(text))
-      mistakes.push({ path: name, message: `${what}. On Workers: npx wrangler secret put ${name}` })
+      mistakes.push({
+        path: name,
+        message: `${what}. On Workers: npx wrangler secret put ${name}${text && WHICH_URL}`,
+      })
     return text
   }
   const url = secretOf('UPSTASH_REDIS_REST_URL', isStoreUrl)
   const token = secretOf('UPSTASH_REDIS_REST_TOKEN', text => text)
   return { ...applyOwnVariables(config, env, mistakes), url, token }
 }
+
+/** Only the URL can be wrong: any text is a token. */
+const WHICH_URL = ', with the URL of Upstash or `npx sluicegate bridge`'
 
 /**
  * Adds those values to a config that do not belong to its store.

@@ -28,7 +28,7 @@ declare module 'node:http' {
 
 /** Options of `expressGuard`. All are optional. `Req` is the request type of the framework, for `address`. */
 export interface ExpressOptions<Req extends IncomingMessage = IncomingMessage>
-  extends Pick<GuardOptions, 'env' | 'passPreflights'> {
+  extends Pick<GuardOptions, 'env' | 'redis' | 'passPreflights'> {
   /** The client's address (default: the peer of the connection). Do not read it from a header that clients can set. */
   address?: (req: Req) => string | undefined
 }
@@ -43,11 +43,12 @@ export type Middleware<Req extends IncomingMessage = IncomingMessage> = (
 /**
  * Limits an Express or Connect app:
  *
- *     app.use(expressGuard(config))
+ *     app.use(expressGuard(config, { redis }))
  *     app.get('/', (req, res) => res.json(req.sluice))
  *
  * The limits' headers are set before the app runs. What a request holds (`concurrency`) is free again when its response has ended
- * or its connection has closed. A limit that follows the origin (`adaptive`) measures the time until then. If the config has leases (`lease`), call `close()` of the middleware before the process ends.
+ * or its connection has closed. A limit that follows the origin (`adaptive`) measures the time until then. Call `close()` of the middleware
+ * before the process ends.
  * @throws ConfigError naming every mistake of the config
  */
 export function expressGuard<Req extends IncomingMessage = IncomingMessage>(

@@ -1,8 +1,8 @@
 /** The store for administration on any connection: the keys of one environment, and how they are written. */
 import { DEFAULT_KEEP_MS } from '../config/audit-keep.ts'
 import { apiKeyStart } from '../credentials/api-key.ts'
+import type { AdminConnection } from '../store/admin-connection.ts'
 import { inEnvironment } from '../store/keys.ts'
-import type { AdminConnection } from './admin-connection.ts'
 import type { AdminStore, KeySpace, OnCluster, RuleSets } from './admin-store-shape.ts'
 import type { Change } from './change.ts'
 

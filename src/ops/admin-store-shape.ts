@@ -2,7 +2,7 @@
 import type { Config, LimitRule } from '../config/compile.ts'
 import type { KeySigner } from '../credentials/key-signature.ts'
 import type { RuleSet } from '../script/rule-set-shape.ts'
-import type { AdminConnection, Command } from './admin-connection.ts'
+import type { AdminConnection, Command } from '../store/admin-connection.ts'
 import type { Advice } from './advice.ts'
 import type { AuditPage, Position, Range } from './audit-shape.ts'
 import type { Change, Entry } from './change.ts'

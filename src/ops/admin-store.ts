@@ -2,7 +2,7 @@
 import type { Config } from '../config/compile.ts'
 import { createKeySigner, type KeySecret } from '../credentials/key-signature.ts'
 import { gatewayRuleSet, limitRuleSet } from '../script/compiled.ts'
-import type { AdminConnection } from './admin-connection.ts'
+import type { AdminConnection } from '../store/admin-connection.ts'
 import { adminStoreOn } from './admin-store-on.ts'
 import type { AdminStore, KeySpace } from './admin-store-shape.ts'
 import { ADVICE } from './advice.ts'

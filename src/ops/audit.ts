@@ -1,7 +1,7 @@
 /** Reads the audit trail, newest first. Of a cluster, it is in a stream of each slot (audit-on-cluster.ts). */
 import { parseDuration } from '../config/duration.ts'
+import { evalCommand } from '../store/admin-connection.ts'
 import { AUDIT_KEY } from '../store/keys.ts'
-import { evalCommand } from './admin-connection.ts'
 import { AdminError, notRedis } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import type { AuditEntry, AuditPage, AuditQuery, Position, Range } from './audit-shape.ts'

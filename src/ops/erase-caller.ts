@@ -1,7 +1,7 @@
 /** Removes a consumer from the records of refused callers (top-callers.ts). */
 import { TEST_SUFFIX } from '../metrics/recorded-callers.ts'
+import { evalCommand } from '../store/admin-connection.ts'
 import { callersKey } from '../store/keys.ts'
-import { evalCommand } from './admin-connection.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { ERASE_CALLER } from './lua.generated.ts'
 import { DAY_MS, HOUR_MS, timesOf } from './record-times.ts'

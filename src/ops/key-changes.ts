@@ -1,7 +1,8 @@
 /** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that reaches the store. */
+
+import type { Command } from '../store/admin-connection.ts'
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential } from '../store/records.ts'
-import type { Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore, BeforeCreation } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'

@@ -1,5 +1,5 @@
 /** What takes more than one script on a cluster. */
-import { evalCommand } from './admin-connection.ts'
+import { evalCommand } from '../store/admin-connection.ts'
 import type { AdminStore, OnCluster } from './admin-store-shape.ts'
 import { listStream, readStreams } from './audit-on-cluster.ts'
 import { unlistIfGone, writeListed } from './indexes-on-cluster.ts'

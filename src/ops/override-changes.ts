@@ -1,7 +1,7 @@
 /** Sets and removes overrides in the record of a consumer. */
 import { findFreeTag } from '../config/tags.ts'
+import { readStoreTime } from '../store/admin-connection.ts'
 import { type ConsumerRecord, formatConsumer, MAX_CONSUMER_LENGTH, type Override } from '../store/records.ts'
-import { readStoreTime } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import type { Advice } from './advice.ts'

@@ -1,7 +1,7 @@
 /** Reads what requests have reserved of an identity and have not settled yet (src/script/settle.ts). */
 import { readTail } from '../script/reserved-records.ts'
+import { evalCommand } from '../store/admin-connection.ts'
 import { reservedKey } from '../store/keys.ts'
-import { evalCommand } from './admin-connection.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 
 /** What requests have reserved of one rule. */

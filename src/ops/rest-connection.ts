@@ -1,6 +1,7 @@
 /** Commands over the REST protocol of Upstash. Each command, pipeline or transaction is one HTTP request, with a deadline. */
+
+import type { AdminConnection, Command, Reply } from '../store/admin-connection.ts'
 import { createRestConnection, type RestAnswer, RestError } from '../store/rest.ts'
-import type { AdminConnection, Command, Reply } from './admin-connection.ts'
 import type { AdminError } from './admin-error.ts'
 import type { fetchFromStore } from './bounded-reply.ts'
 

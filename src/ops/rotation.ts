@@ -1,6 +1,7 @@
 /** What rotations of keys and of tokens have in common: the new one is written, and the old one ends, all or nothing. */
+
+import type { Command } from '../store/admin-connection.ts'
 import type { CredentialRecord, TokenRecord } from '../store/records.ts'
-import type { Command } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore, Write } from './admin-store-shape.ts'
 import { recordFacts } from './audit-facts.ts'

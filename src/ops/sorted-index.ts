@@ -1,5 +1,5 @@
 /** Indexes. Each is a sorted set whose members have the score 0: Redis keeps them in the order of their texts, so that pages can be read. */
-import { type Command, evalCommand } from './admin-connection.ts'
+import { type Command, evalCommand } from '../store/admin-connection.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import { DROP_IF_GONE } from './lua.generated.ts'
 

@@ -1,6 +1,7 @@
 /** Administration over the REST protocol of Upstash, with what people at the command line need: what to do about errors. */
+
+import type { AdminConnection } from '../store/admin-connection.ts'
 import { upstashStore } from '../store/upstash.ts'
-import type { AdminConnection } from './admin-connection.ts'
 import { AdminError } from './admin-error.ts'
 import { fetchFromStore } from './bounded-reply.ts'
 import { DEADLINE_MS, restConnection } from './rest-connection.ts'

@@ -1,5 +1,5 @@
 /** How administration writes: commands that run together, with their entry of the audit trail in the same script. */
-import type { Command } from './admin-connection.ts'
+import type { Command } from '../store/admin-connection.ts'
 import { AdminError, notRedis } from './admin-error.ts'
 import type { AdminStore, Listed, Write } from './admin-store-shape.ts'
 import { auditedCommand } from './audited.ts'

@@ -18,7 +18,7 @@ declare const navigator: { userAgent?: string } | undefined
 export function environmentOf(args: PlatformArguments = []): Environment {
   const bindings = args.find(isObject)
   const ofProcess = typeof process === 'undefined' ? undefined : process?.env
-  return bindings && 'UPSTASH_REDIS_REST_URL' in bindings
+  return bindings && ('UPSTASH_REDIS_REST_URL' in bindings || 'REDIS_URL' in bindings)
     ? (bindings as Environment)
     : ((ofProcess ?? {}) as Environment)
 }

@@ -20,9 +20,9 @@ function mistakesOf(variables: StoreAddress & { SLUICE_ENVIRONMENT?: string }): 
 describe('hints for a shell', () => {
   it('say what to export if both variables are missing, and how to use a Redis of your own', () => {
     expect(mistakesOf({})).toEqual([
-      'UPSTASH_REDIS_REST_URL: is missing. Set it to the REST URL of the database: export UPSTASH_REDIS_REST_URL=https://….upstash.io. ' +
-        'For a Redis of your own, run `npx sluicegate bridge --redis redis://… --token …` and use its address: http://127.0.0.1:8079',
-      'UPSTASH_REDIS_REST_TOKEN: is missing. Set it to the REST token of the database, or to the --token of the bridge: export UPSTASH_REDIS_REST_TOKEN=…',
+      'UPSTASH_REDIS_REST_URL: is missing. For a Redis of your own, set REDIS_URL in its place: export REDIS_URL=redis://127.0.0.1:6379. ' +
+        'For a database at Upstash, set it to the REST URL: export UPSTASH_REDIS_REST_URL=https://….upstash.io',
+      'UPSTASH_REDIS_REST_TOKEN: is missing. With REDIS_URL it is not needed. Else set it to the REST token of the database: export UPSTASH_REDIS_REST_TOKEN=…',
     ])
   })
 
@@ -31,8 +31,7 @@ describe('hints for a shell', () => {
     url => {
       const [mistake] = mistakesOf({ UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: 't' })
       expect(mistake).toBe(
-        'UPSTASH_REDIS_REST_URL: is the URL of a Redis server, not of its REST API. `npx sluicegate bridge --redis redis://… --token …` ' +
-          'serves that API in front of it: export UPSTASH_REDIS_REST_URL=http://127.0.0.1:8079',
+        'UPSTASH_REDIS_REST_URL: is the URL of a Redis server, not of its REST API. Unset it, and set REDIS_URL to that URL.',
       )
     },
   )
@@ -41,7 +40,7 @@ describe('hints for a shell', () => {
     const variables = { UPSTASH_REDIS_REST_URL: 'localhost:6379', UPSTASH_REDIS_REST_TOKEN: 't' }
     expect(mistakesOf({ ...variables, SLUICE_ENVIRONMENT: 'Live' })).toEqual([
       expect.stringContaining(
-        'is not an http or https URL without credentials. Set it to the REST URL of the database: ',
+        'is not an http or https URL without credentials. For a Redis of your own, set REDIS_URL ',
       ),
       'SLUICE_ENVIRONMENT: is not a valid name. Use 1 to 16 lowercase letters and digits.',
     ])

@@ -19,8 +19,11 @@ import { listen } from '../support/listen.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
 import { type Block, blocksOf, blockWith, isConfig, PAGES, ROOT, readPage } from '../support/pages.ts'
 import { PATIENT_MS } from '../support/patience.ts'
+import { startRedis, type TestRedis } from '../support/redis.ts'
 import { bundleForWorkerd, writeModules } from '../support/snippet-modules.ts'
 
+const README_EXPRESS = blockWith('README.md', 'expressGuard(')
+const README_HEADERS = blockWith('README.md', 'ratelimit-policy: "minute"', 'http')
 const README_LIMITER = blockWith('README.md', 'createLimiter(')
 const GUARD = blockWith('docs/guard.md', 'export default { fetch: ')
 const GUARD_CONFIG = blockWith('docs/guard.md', 'export default defineConfig(')
@@ -38,6 +41,9 @@ const CLIENT_LIMITER = blockWith('docs/client.md', 'createLimiter(config)')
 const PAUSE_CONFIG = blockWith('docs/background-work.md', 'export default defineConfig(')
 const PAUSE = blockWith('docs/background-work.md', 'limiter.pause(')
 const HONO_AFTER = blockWith('docs/migrating.md', "from 'sluicegate/hono'")
+const EXPRESS_BEFORE = blockWith('docs/migrating.md', "from 'express-rate-limit'")
+const FLEXIBLE_BEFORE = blockWith('docs/migrating.md', "from 'rate-limiter-flexible'")
+const FLEXIBLE_AFTER = blockWith('docs/migrating.md', '{ login: [')
 const UPSTASH_BEFORE = blockWith('docs/migrating.md', "from '@upstash/ratelimit'")
 const UPSTASH_AFTER = blockWith('docs/migrating.md', 'createLimiter(config)')
 const HOOKS = blockWith('docs/hooks.md', 'export default defineConfig(')
@@ -58,7 +64,8 @@ const ADMIN = blockWith('docs/operations.md', 'createAdmin(config')
 
 const RUN: readonly string[] = [
   ADMIN,
-  ...[README_LIMITER, GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
+  ...[README_EXPRESS, README_LIMITER, EXPRESS_BEFORE, FLEXIBLE_BEFORE, FLEXIBLE_AFTER],
+  ...[GUARD, GUARD_EXPRESS, GUARD_TESTS, HONO, LIMITS_WORKER, LIMITS_PROCESS],
   ...[LIMITS_NUMBERS, LIMITS_QUEUES, LIMITS_BULLMQ, CLIENT, CLIENT_LIMITER, PAUSE],
   ...[HONO_AFTER, UPSTASH_BEFORE, UPSTASH_AFTER, BINDING_LIMITS, BINDING_UNITS, BINDING_REFUND],
   ...[BINDING_GATEWAY, BINDING_TYPES, TRUSTED_CALL, BINDING_TOML, TRUSTED_TOML, ASSETS_TOML],
@@ -75,15 +82,21 @@ it('every snippet runs here, or is a config', () => {
 
 let directory: string
 let store: TestStore
+let redis: TestRedis
 beforeAll(async () => {
+  redis = await startRedis()
   directory = mkdtempSync(join(tmpdir(), 'sluice-snippets-'))
   store = await startTestStore()
 })
 afterAll(async () => {
   await store?.close()
+  await redis?.close()
   rmSync(directory, { recursive: true, force: true })
 })
-beforeEach(() => store.clear())
+beforeEach(async () => {
+  await store.clear()
+  await redis.connection.send(['FLUSHALL'])
+})
 
 let count = 0
 /** Writes the files to a folder of their own. @returns the folder */
@@ -156,28 +169,45 @@ describe('the snippets work on Node', () => {
     return (headers: Record<string, string> = {}) => fetch(url, { headers })
   }
 
-  describe('README.md, in an Express app with a login', () => {
-    const APP = {
-      'app.ts': `import express from 'express'
-        const app = express()
-        app.use((req, res, next) => {
-          req.user = { id: req.headers['x-user'] }
-          next()
-        })
-        ${README_LIMITER}
-        app.get('/', (req, res) => res.json({}))
-        app.listen(3000)`,
-    }
+  /** The code with the Redis of these tests as that of the app. */
+  const onOwnRedis = (code: string, url = redis.url) => {
+    expect(code).toContain('new Redis()')
+    return code.replace('new Redis()', `new Redis(${JSON.stringify(url)}, { lazyConnect: true })`)
+  }
+  /** Without the variables of another store. */
+  const unsetVariables = () => {
+    for (const name of Object.keys(store.env)) vi.stubEnv(name, undefined)
+  }
+
+  describe('README.md, in an Express app', () => {
+    /** What has signed in by the time that the second snippet runs. */
+    const LOGIN = `app.use((req, res, next) => {
+      req.user = { id: req.headers['x-user'] }
+      next()
+    })`
+    const [before, after] = README_EXPRESS.split("app.get('/'")
+    const appOn = (url: string) => ({
+      'app.ts': `${onOwnRedis(before!.replace('limit: 100', 'limit: 100_000'), url)}\n${LOGIN}\n${README_LIMITER}\napp.get('/'${after}`,
+    })
+    beforeEach(unsetVariables)
+
+    it('limits each address, with the headers of the page', async () => {
+      const ask = await serve({ 'app.ts': onOwnRedis(README_EXPRESS) })
+      const { status, headers } = await ask()
+      const [line, ...lines] = README_HEADERS.trim().split('\n')
+      expect(line).toBe(`HTTP/1.1 ${status} OK`)
+      for (const [name, value] of lines.map(text => text.split(': '))) expect(headers.get(name!)).toBe(value)
+      await expectLimit(numberIn(README_EXPRESS, 'limit') - 1, ask)
+    })
 
     it('limits each user', async () => {
-      const ask = await serve(APP)
+      const ask = await serve(appOn(redis.url))
       await expectLimit(numberIn(README_LIMITER, 'limit'), () => ask({ 'x-user': 'alice' }))
       expect((await ask({ 'x-user': 'bob' })).status).toBe(200)
     })
 
     it('goes on while Redis is away', async () => {
-      vi.stubEnv('UPSTASH_REDIS_REST_URL', 'http://127.0.0.1:1')
-      const ask = await serve(APP)
+      const ask = await serve(appOn('redis://127.0.0.1:1'))
       await expectLimit(numberIn(README_LIMITER, 'limit'), () => ask({ 'x-user': 'alice' }))
     })
   })
@@ -258,6 +288,26 @@ describe('the snippets work on Node', () => {
     const code = without(HONO_AFTER, /^ *credentials: .*\n/m)
     const { default: other } = await importFrom({ 'app.ts': `${code}\n${route}` })
     expect((await other.request('/api/hello')).status).toBe(401)
+  })
+
+  it('docs/migrating.md, from express-rate-limit, before', async () => {
+    const route = "app.get('/', (req, res) => res.json({}))\napp.listen(3000)"
+    const ask = await serve({ 'app.ts': `${onOwnRedis(EXPRESS_BEFORE)}\n${route}` })
+    await expectLimit(numberIn(EXPRESS_BEFORE, 'limit'), ask)
+  })
+
+  it.each([
+    ['before', FLEXIBLE_BEFORE, 'const allowed', /points: 5, duration: 60/],
+    ['after', FLEXIBLE_AFTER, 'const { allowed', / limit: 5, period: '1m'/],
+  ])('docs/migrating.md, from rate-limiter-flexible, %s', async (_, code, line, limit) => {
+    expect(code).toMatch(limit)
+    unsetVariables()
+    const { handle } = await importFrom({
+      'limits.ts': inFunction(onOwnRedis(code), line, 'handle(userId: string)', 'allowed'),
+    })
+    const allowed = await Promise.all([1, 2, 3, 4, 5].map(() => handle('alice')))
+    expect(allowed).toEqual([true, true, true, true, true])
+    expect([await handle('alice'), await handle('bob')]).toEqual([false, true])
   })
 
   it.each([

@@ -187,7 +187,7 @@ describe.skipIf(title)(`a store over a direct connection${title}`, () => {
       const { store, ready } = await open({ url: `redis://${user}127.0.0.1:${redis.port}` })
       expect(await failureOf(store.run([note('refused')]))).toEqual({
         ...{ code: 'ERR_STORE_REFUSED', fate: 'answered' },
-        message: `The store answered ${code}. Check the user and the password in the URL of Redis.`,
+        message: `The store answered ${code}. Check the user and the password in the URL of Redis, or of the client.`,
       })
       await expect(ready()).rejects.toThrow(
         new RegExp(`^Redis at 127\\.0\\.0\\.1:${redis.port} .*${code}.* Check the user and the password`),

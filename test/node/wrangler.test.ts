@@ -18,7 +18,7 @@ it.each([
   ['this repository', '../../wrangler.toml', 'staging'],
   ['the template', '../../template/wrangler.toml', undefined],
 ])('wrangler dev provides every variable that Sluice reads: in %s (%s --env %s)', (_, file, env) => {
-  const variables: Required<Omit<Environment, 'SLUICE_ANALYTICS'>> & Record<string, string> = {
+  const variables: Required<Omit<Environment, 'SLUICE_ANALYTICS' | 'REDIS_URL'>> & Record<string, string> = {
     UPSTASH_REDIS_REST_URL: 'http://127.0.0.1:8079',
     UPSTASH_REDIS_REST_TOKEN: 'a token',
     ORIGIN_URL: 'http://127.0.0.1:8788',

@@ -1,7 +1,6 @@
 /** Consumers: their settings, concurrent changes, and their removal. */
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import type { Command, Reply } from '../../src/ops/admin-connection.ts'
 import { type AdminStore, withActor } from '../../src/ops/admin-store.ts'
 import {
   blockConsumer,
@@ -15,6 +14,7 @@ import { revokeKey } from '../../src/ops/key-changes.ts'
 import { createKey, importKey, listKeys } from '../../src/ops/keys.ts'
 import { compileOverride, removeOverride, setOverride } from '../../src/ops/overrides.ts'
 import { removeConsumer } from '../../src/ops/remove-consumer.ts'
+import type { Command, Reply } from '../../src/store/admin-connection.ts'
 import {
   type ConsumerRecord,
   formatConsumer,

@@ -178,7 +178,7 @@ describe('a guard', () => {
   it('names missing variables, also those of issuers, when it is created', async () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
     guard(CONFIG, { env: {} })
-    expect(log.mock.calls[0]![0]).toContain('UPSTASH_REDIS_REST_URL: is missing. Set it to the REST URL')
+    expect(log.mock.calls[0]![0]).toContain('UPSTASH_REDIS_REST_URL: is missing. For a Redis of your own')
     const internal = jwt({ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'internal', audience: 'api' })
     const env = { UPSTASH_REDIS_REST_URL: 'https://db.upstash.io', UPSTASH_REDIS_REST_TOKEN: 't' }
     guard({ ...CONFIG, credentials: { jwt: { internal } } }, { env })

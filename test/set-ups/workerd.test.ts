@@ -95,4 +95,15 @@ describe('in workerd', () => {
       await gateway.dispose()
     }
   })
+
+  it('a Redis that a Worker cannot reach is refused when the Worker starts, with what to do', async () => {
+    const worker = await running('own-redis', {})
+    try {
+      const messages = (await (await fetch((await worker.ready).origin)).json()) as string[]
+      expect(messages).toHaveLength(3)
+      for (const message of messages) expect(message).toMatch(/REST_URL.*sluicegate bridge/)
+    } finally {
+      await worker.dispose()
+    }
+  })
 })

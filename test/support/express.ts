@@ -10,6 +10,7 @@ type Response = ServerResponse & {
   set(name: string, value: string): Response
   status(code: number): Response
   json(value: unknown): void
+  send(text: string): void
 }
 type Handler = (req: IncomingMessage, res: Response, next: Next) => unknown
 
@@ -24,10 +25,12 @@ export default function express() {
     /** Listens on a free port, whatever port the page names. */
     listen(_port: number) {
       const server = createServer((req, plain) => {
+        Object.assign(req, { ip: req.socket.remoteAddress, app: { get: () => undefined } })
         const res = Object.assign(plain, {
           set: (name: string, value: string) => plain.setHeader(name, value) as Response,
           status: (code: number) => Object.assign(plain, { statusCode: code }) as Response,
           json: (value: unknown) => plain.end(JSON.stringify(value)),
+          send: (text: string) => plain.end(text),
         })
         const runFrom = (i: number, error?: unknown) => {
           const handler = error === undefined ? handlers[i] : undefined

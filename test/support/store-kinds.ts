@@ -1,8 +1,8 @@
 /** The implementations of the store port. Suites of the port run on each of them. */
 import { connectRedisStore } from '../../src/node/redis-store/redis-store.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import type { AdminConnection } from '../../src/ops/admin-connection.ts'
 import { upstashConnection } from '../../src/ops/upstash-connection.ts'
+import type { AdminConnection } from '../../src/store/admin-connection.ts'
 import type { DeadlineClock } from '../../src/store/deadline.ts'
 import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'

@@ -1,5 +1,5 @@
 /** Administration over a direct connection. */
-import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
+
 import { AdminError } from '../../ops/admin-error.ts'
 import {
   describeErrorOfRedis,
@@ -9,6 +9,7 @@ import {
   lateText,
   UNREACHABLE,
 } from '../../ops/store-failure.ts'
+import type { AdminConnection, Command, Reply } from '../../store/admin-connection.ts'
 import { codeText, refusal } from '../../store/refusal.ts'
 import type { Store } from '../../store/store.ts'
 import type { FoundRedis } from '../rest-bridge/found-redis.ts'

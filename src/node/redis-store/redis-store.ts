@@ -3,7 +3,7 @@
  * programs on Node; a Worker uses src/store/upstash.ts. All calls of the process share one connection to each server.
  */
 import { GatewayError } from '../../errors.ts'
-import type { AdminConnection, Command } from '../../ops/admin-connection.ts'
+import type { AdminConnection, Command } from '../../store/admin-connection.ts'
 import { type DeadlineClock, REAL_CLOCK } from '../../store/deadline.ts'
 import { refusal } from '../../store/refusal.ts'
 import type { RestAnswer } from '../../store/rest.ts'
@@ -16,13 +16,13 @@ import { ErrorReply, RedisServer, withDeadline } from '../rest-bridge/redis-serv
 import { describeTlsFailure } from '../tls-failure.ts'
 import { adminConnectionTo, textsIn } from './admin-connection.ts'
 import { createLightController } from './light-controller.ts'
-import { parseRedisUrl } from './redis-url.ts'
+import { parseRedisUrl, type RedisTarget } from './redis-url.ts'
 import { REMEDIES, sendCommands } from './send-commands.ts'
 import { SentinelConnection } from './sentinel-connection.ts'
 
 export interface RedisStoreOptions {
-  /** As in redis-url.ts. */
-  url: string
+  /** A URL (redis-url.ts), or what it was read as, or a client was (client-target.ts). */
+  url: string | RedisTarget
   /** The deadline of one call, including the second delivery after NOSCRIPT (ms). Default: 1000. */
   deadlineMs?: number
   /** The environment whose keys `store` accesses. */
@@ -108,19 +108,19 @@ const READY_CODES = {
 } as const
 
 /** Resolves when the first attempt to connect has ended, well or not. */
-async function open(url: string, connectMs: number): Promise<FoundRedis> {
-  const target = parseRedisUrl(url)
+async function open(url: string | RedisTarget, connectMs: number): Promise<FoundRedis> {
+  const target = typeof url === 'string' ? parseRedisUrl(url) : url
   if (target.kind === 'sentinel') {
     const sentinel = new SentinelConnection(target, connectMs)
     await withDeadline(sentinel.firstAttempt(), connectMs).catch(() => {})
     return sentinel
   }
-  const servers = target.urls.map(url => new RedisServer(url, connectMs))
+  const servers = target.urls.map(url => new RedisServer(url, connectMs, target.tls))
   const attempts = Promise.all(servers.map(({ firstAttempt }) => firstAttempt))
   await withDeadline(attempts, connectMs).catch(() => {})
   const isCluster = target.kind === 'cluster' || (await isNodeOfCluster(servers[0]!, connectMs))
   if (!isCluster) return connectionTo(servers[0]!, connectMs)
-  return await ClusterConnection.open(servers, target.urls[0]!, connectMs)
+  return await ClusterConnection.open(servers, target.urls[0]!, connectMs, target.tls)
 }
 
 /** The nodes of a cluster know each other by host and port, so a cluster is never reached over a socket. */

@@ -9,18 +9,24 @@
  * `rediss` in place of `redis` uses TLS for every connection, also to Sentinels. The user and the password are those of Redis.
  * `?sentinelUsername=…&sentinelPassword=…` are those of the Sentinels, if they need any.
  */
+import type { ConnectionOptions } from 'node:tls'
 import { GatewayError } from '../../errors.ts'
 
-export type RedisTarget =
+export type RedisTarget = {
+  /** Certificates and names for `rediss://`, which a URL has no place for. */
+  tls?: ConnectionOptions | undefined
+} & (
   | { kind: 'server' | 'cluster'; urls: readonly string[] }
   | {
       kind: 'sentinel'
       /** Of the Sentinels. */
       urls: readonly string[]
+      sentinelTls?: ConnectionOptions | undefined
       master: string
       /** The URL of a node. @param host an IPv6 address without brackets */
       urlOf(host: string, port: string): string
     }
+)
 
 const SEVERAL =
   /^(rediss?)\+(cluster|sentinel):\/\/(?:([^@/?#]*)@)?([^@/?#]+)(?:\/([^/?#]*)(?:\/(\d+))?)?\/?(?:\?([^#]*))?$/

@@ -80,6 +80,6 @@ function failureOfAll(answers: readonly CommandAnswer[]): GatewayError {
 }
 
 export const REMEDIES = {
-  credentials: 'Check the user and the password in the URL of Redis.',
+  credentials: 'Check the user and the password in the URL of Redis, or of the client.',
   permission: 'its Redis user lacks a permission',
 }

@@ -41,7 +41,7 @@ export class SentinelConnection implements FoundRedis {
   constructor(target: Target, deadlineMs: number) {
     this.#target = target
     this.#deadlineMs = deadlineMs
-    this.#sentinels = target.urls.map(url => new RedisServer(url, deadlineMs))
+    this.#sentinels = target.urls.map(url => new RedisServer(url, deadlineMs, target.sentinelTls))
     this.#timer = setInterval(() => this.#ask(), ASK_EVERY_MS).unref()
   }
 
@@ -141,7 +141,7 @@ export class SentinelConnection implements FoundRedis {
     if (this.#isClosed || this.#master?.url === url) return
     // Commands in flight at the old master get its answers.
     void this.#master?.server.leave()
-    this.#master = { url, server: new RedisServer(url, this.#deadlineMs) }
+    this.#master = { url, server: new RedisServer(url, this.#deadlineMs, this.#target.tls) }
   }
 
   #reason(): string {

@@ -3,6 +3,7 @@
  * about the whole cluster go to every master. A command or transaction with keys of several slots is refused with the error of Redis, and
  * never split. If a node is down, only the commands for its slots fail.
  */
+import type { ConnectionOptions } from 'node:tls'
 import { ClusterTopology } from './cluster-topology.ts'
 import { CommandKeys } from './command-keys.ts'
 import type { Departure } from './departure.ts'
@@ -58,13 +59,17 @@ export class ClusterConnection implements FoundRedis {
     }
   }
 
-  /** Connects to a cluster that may be down. Then its slot map is read as soon as a node answers. Never rejects. */
+  /**
+   * Connects to a cluster that may be down. Then its slot map is read as soon as a node answers. Never rejects.
+   * @param tls for every node, if the URL is `rediss://`
+   */
   static async open(
     seeds: readonly RedisServer[],
     url: string,
     deadlineMs: number,
+    tls?: ConnectionOptions,
   ): Promise<ClusterConnection> {
-    const topology = new ClusterTopology(seeds, url, deadlineMs)
+    const topology = new ClusterTopology(seeds, url, deadlineMs, tls)
     await topology.refresh().catch(() => {})
     // Without them, commands of administration are redirected more often.
     const keys = await readKeys(seeds, deadlineMs).catch(() => new CommandKeys([]))

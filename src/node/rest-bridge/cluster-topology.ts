@@ -5,6 +5,7 @@
  * createCluster of node-redis 6.3 does not fit: it splits a DEL or MGET with keys of several slots into several commands, its connect()
  * waits until every node is connected, and it does not find the successor of a node that it has never reached.
  */
+import type { ConnectionOptions } from 'node:tls'
 import { SLOTS } from './key-slot.ts'
 import { RedisServer, RedisUnavailable, type Reply, withDeadline } from './redis-server.ts'
 
@@ -15,6 +16,7 @@ export class ClusterTopology {
   /** The nodes that the user named. The first slot map comes from them, and later ones if no other node answers. */
   readonly #seeds: readonly RedisServer[]
   readonly #url: string
+  readonly #tls: ConnectionOptions | undefined
   readonly #deadlineMs: number
   /** By address, `host:port`. */
   readonly #nodes = new Map<string, RedisServer>()
@@ -26,10 +28,14 @@ export class ClusterTopology {
   #refreshes = 0
   #isClosed = false
 
-  /** @param url of a seed. Its user, password and TLS setting are used for every node */
-  constructor(seeds: readonly RedisServer[], url: string, deadlineMs: number) {
+  /**
+   * @param url of a seed. Its user and password are used for every node
+   * @param tls for every node, if the URL is `rediss://`
+   */
+  constructor(seeds: readonly RedisServer[], url: string, deadlineMs: number, tls?: ConnectionOptions) {
     this.#seeds = seeds
     this.#url = url
+    this.#tls = tls
     this.#deadlineMs = deadlineMs
   }
 
@@ -144,7 +150,7 @@ export class ClusterTopology {
     const url = new URL(this.#url)
     url.hostname = host.includes(':') ? `[${host}]` : host
     url.port = address.slice(at + 1)
-    const node = new RedisServer(url.href, this.#deadlineMs)
+    const node = new RedisServer(url.href, this.#deadlineMs, this.#tls)
     this.#nodes.set(address, node)
     return node
   }

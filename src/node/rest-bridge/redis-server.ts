@@ -2,6 +2,7 @@
  * One connection to one server, by node-redis, with raw replies. It reconnects when the connection breaks, when the server has stopped
  * answering, or when the address leads to another server (failover.ts). Deadlines and redirections are handled by its callers (redis-connection.ts, cluster-connection.ts).
  */
+import type { ConnectionOptions } from 'node:tls'
 import { ClientClosedError, ClientOfflineError, ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
 import type { Departure } from './departure.ts'
 import { Failover, isRefusing, WRITE_TEST } from './failover.ts'
@@ -55,6 +56,7 @@ export class RedisServer {
   readonly firstAttempt: Promise<void>
   #client: RawClient
   readonly #url: string
+  readonly #tls: ConnectionOptions | undefined
   readonly #deadlineMs: number
   #isConnecting = true
   #isLeft = false
@@ -67,10 +69,14 @@ export class RedisServer {
   #next: RawClient | undefined
   readonly #failover: Failover<RawClient>
 
-  /** @param deadlineMs for connecting, for a PING, and for the commands that are in flight when `leave` is called */
-  constructor(url: string, deadlineMs: number) {
-    this.#client = this.#createClient(url, deadlineMs)
+  /**
+   * @param deadlineMs for connecting, for a PING, and for the commands that are in flight when `leave` is called
+   * @param tls certificates and names, if the URL is `rediss://`
+   */
+  constructor(url: string, deadlineMs: number, tls?: ConnectionOptions) {
     this.#url = url
+    this.#tls = tls
+    this.#client = this.#createClient(url, deadlineMs)
     this.#deadlineMs = deadlineMs
     this.#silence = this.#createSilence(this.#client)
     this.#failover = this.#createFailover()
@@ -268,7 +274,7 @@ export class RedisServer {
   }
 
   #createClient(url: string, connectMs: number): RawClient {
-    const client = createRawClient(url, connectMs)
+    const client = createRawClient(url, connectMs, this.#tls)
     // node-redis does not close a connection that is made after `destroy`. If the server does not answer, it would keep the process alive.
     client.on('error', this.#noteFailure).on('connect', () => {
       const isUsed = client === this.#client || client === this.#next
@@ -305,10 +311,11 @@ async function closeClient(client: RawClient, deadlineMs: number): Promise<void>
   client.destroy()
 }
 
-function createRawClient(url: string, connectTimeout: number) {
+function createRawClient(url: string, connectTimeout: number, tls: ConnectionOptions | undefined) {
   return createRedisClient({
     ...(url.startsWith('unix:') ? unixOptions(new URL(url)) : { url }),
     socket: {
+      ...tls,
       ...(url.startsWith('unix:') && { path: new URL(url).pathname, tls: false }),
       connectTimeout,
       reconnectStrategy: retries => Math.min(20 * 2 ** retries, 500),

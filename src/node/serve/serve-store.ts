@@ -4,9 +4,9 @@ import type { Config } from '../../config/compile.ts'
 import { ConfigError } from '../../config/config-error.ts'
 import { applyOwnVariables, type Environment } from '../../config/environment.ts'
 import { withHintsForNode } from '../../config/environment-hints.ts'
-import type { AdminConnection } from '../../ops/admin-connection.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { deployConfig, type StoreConfig } from '../../set-ups/deploy-config.ts'
+import type { AdminConnection } from '../../store/admin-connection.ts'
 import type { Store } from '../../store/store.ts'
 
 /** The variables of `serve`. */

@@ -6,8 +6,9 @@ import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Environment } from '../../config/environment.ts'
 import { KEY_SECRET, readKeySecrets } from '../../credentials/key-signature.ts'
 import { environmentOf } from '../../set-ups/platform.ts'
+import type { RedisOption } from '../../set-ups/redis-option.ts'
 import { connectStore } from '../../set-ups/set-up-config.ts'
-import { createAdminStore, withActor } from '../admin-store.ts'
+import { createAdminStore, wholeStoreOn, withActor } from '../admin-store.ts'
 import type { AdminContext } from '../context.ts'
 import { parseShortText } from '../names.ts'
 import { withInput } from '../overrides.ts'
@@ -43,17 +44,24 @@ export interface Admin extends StatsAdmin, AuditAdmin {
   limits: LimitAdmin
 }
 
+/** What `createAdmin` returns. */
+export interface ConnectedAdmin extends Admin {
+  /** Closes the connection to Redis, which keeps the process running. A store with a REST API has none. */
+  close(): Promise<void>
+}
+
 /** Options of `createAdmin`. All are optional. */
 export interface CreateAdminOptions {
   /** The variables, if they are not those of the process: `env` of a Worker. */
   env?: Environment
+  /** The store, if it is not that of the variables: a URL, or the client that the app has already. */
+  redis?: RedisOption
   /** The author of changes, which the audit trail records. Default: `sluicegate/admin`. */
   by?: string
 }
 
 /**
- * Creates the administration of a deployment: of its config, and of the store of `UPSTASH_REDIS_REST_URL` and
- * `UPSTASH_REDIS_REST_TOKEN`. `SLUICE_ENVIRONMENT` and `SLUICE_KEY_SECRET` count as for the command line. Every function throws
+ * Creates the administration of a deployment: of its config, and of the store of `redis` or of the variables. `SLUICE_ENVIRONMENT` and `SLUICE_KEY_SECRET` count as for the command line. Every function throws
  * AdminError.
  *
  *     const admin = createAdmin(config, { by: 'sign-up' })
@@ -63,24 +71,26 @@ export interface CreateAdminOptions {
  */
 export function createAdmin(
   input: ConfigInput,
-  { env = environmentOf(), by = 'sluicegate/admin' }: CreateAdminOptions = {},
-): Admin {
+  { env = environmentOf(), redis, by = 'sluicegate/admin' }: CreateAdminOptions = {},
+): ConnectedAdmin {
   const checked = checkedConfig(input)
-  const { environment } = connectStore(checked, env).config
-  const { credentials, keyLocking, cluster } = checked
+  const { config, admin, address, close } = connectStore(checked, env, redis)
+  const { environment, credentials, keyLocking, cluster } = config
   const secrets = env[KEY_SECRET]
-  const store = createAdminStore({
-    url: env.UPSTASH_REDIS_REST_URL!.trim(),
-    token: env.UPSTASH_REDIS_REST_TOKEN!.trim(),
-    ...{ environment, keyLocking, cluster },
+  const keySpace = {
+    environment,
     keyPrefix: credentials.keyPrefix,
     keySecret: secrets ? readKeySecrets(secrets)[0] : undefined,
-  })
-  return administer({
+  }
+  const store = admin
+    ? wholeStoreOn(admin, keySpace)
+    : createAdminStore({ ...address!, ...keySpace, keyLocking, cluster })
+  const administration = administer({
     store,
     config: withInput({ ...checked, ...(environment !== undefined && { environment }) }, input),
     by,
   })
+  return { ...administration, close }
 }
 
 /** The administration of a config and a store. Changes are recorded in the audit trail. */

@@ -4,11 +4,12 @@
  * the first request: either that has created something, or the repeat takes the claim over, and the first can no longer create anything.
  * On a cluster, the claim is in another slot than the creation, so there a repeat can only say how to find out.
  */
-import { type Command, evalCommand } from '../../ops/admin-connection.ts'
+
 import { notRedis } from '../../ops/admin-error.ts'
 import type { AdminStore, HeldClaim } from '../../ops/admin-store-shape.ts'
 import { claimLost } from '../../ops/write.ts'
 import { sha256 } from '../../sha256.ts'
+import { type Command, evalCommand } from '../../store/admin-connection.ts'
 import { idempotencyKey } from '../../store/keys.ts'
 import type { ApiOnCluster } from './on-cluster.ts'
 import { ApiError, invalidInput } from './problems.ts'

@@ -2,9 +2,10 @@
  * The connection of one request. It knows whether a change was sent, for the reply if the store fails, and it takes no reply that Redis cannot
  * have sent.
  */
-import type { AdminConnection, Command, Reply } from '../../ops/admin-connection.ts'
+
 import { type AdminError, notRedis } from '../../ops/admin-error.ts'
 import { MAX_AT_ONCE } from '../../ops/rest-connection.ts'
+import type { AdminConnection, Command, Reply } from '../../store/admin-connection.ts'
 import { hasWrittenNothing } from '../../store/refusal.ts'
 import type { ChangeState } from './problems.ts'
 

@@ -26,8 +26,9 @@ import {
   isCloudflare,
   type PlatformArguments,
 } from '../platform.ts'
+import type { RedisOption } from '../redis-option.ts'
 import { reportAtStart } from '../report-at-start.ts'
-import { checkSetUpConfig, connectStore } from '../set-up-config.ts'
+import { type ConnectedStore, checkSetUpConfig, connectStore } from '../set-up-config.ts'
 import { type CallerInfo, callerInfo } from './caller-info.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: what a platform passes beside the request is typed by the handler itself.
@@ -35,6 +36,8 @@ export type FetchHandler = (request: Request, ...platform: any[]) => Response | 
 
 /** Options of `guard`. All are optional. */
 export interface GuardOptions {
+  /** The store, if it is not that of the variables: a URL, or the client that the app has already. */
+  redis?: RedisOption
   /** The variables, if they are neither those of the process nor passed beside the request as on Workers. */
   env?: Environment
   /**
@@ -55,8 +58,8 @@ export type GuardPlatform = Omit<Platform, 'variables' | 'peerOf'>
 /** Lets a process end cleanly. */
 export interface Closable {
   /**
-   * Gives back leased units (`lease`) before a process ends. Later requests are still decided, each with a trip to
-   * the store. Resolves when the store has the units again, or could not be reached. Never rejects.
+   * Gives back leased units (`lease`) and closes the connection to Redis before a process ends. Later requests are still decided, each
+   * with a trip to the store. Resolves when the store has the units again, or could not be reached. Never rejects.
    */
   close(): Promise<void>
 }
@@ -93,7 +96,7 @@ export interface Guarded extends Closable {
  * A refused request gets a 401, 403, 429 or 503 and never reaches the handler. `callerOf(request)` returns the caller of an admitted request. With leases
  * (`lease`), call `close()` of the guarded handler before the process ends. Handlers of one guard share their leases.
  *
- * @throws ConfigError naming every mistake of the config. If a variable is missing, the log names it when the guard is
+ * @throws ConfigError naming every mistake of the config, and of `redis`. If a variable is missing, the log names it when the guard is
  * created (on Workers: at the first request), and each request gets a 503
  */
 export function guard(
@@ -117,6 +120,7 @@ export function createGuard(
   input: ConfigInput,
   {
     env,
+    redis,
     passPreflights = false,
     address = (request, ...args) => addressFrom(request, args),
   }: GuardOptions = {},
@@ -125,26 +129,34 @@ export function createGuard(
   const config = checkSetUpConfig(input)
   const { log = createLog(config.log.perSecond, (platform.clock ?? SYSTEM_CLOCK).now) } = platform
   let handler: Handler | undefined
+  let connected: ConnectedStore | undefined
   // On Workers, the variables come with the first request.
   if (env || !isCloudflare()) {
+    const variables = env ?? environmentOf()
+    if (redis !== undefined) connected = connectStore(config, variables, redis)
     reportAtStart(() => {
-      const variables = env ?? environmentOf()
-      createIdentifier(connectStore(config, variables).config, ALL_PARTS, { ...variables })
+      connected ??= connectStore(config, variables, redis)
+      createIdentifier(connected.config, ALL_PARTS, { ...variables })
     })
-  }
+  } else if (redis !== undefined) connectStore(config, {}, redis) // a mistake ends the upload
 
   /** Called with the first request, because on Workers the variables come with it. */
   function build(args: PlatformArguments): Handler {
     const variables = env ?? environmentOf(args)
-    const deployed = connectStore(config, variables)
-    return createHandler(deployed.config, deployed.store, ALL_PARTS, {
+    connected ??= connectStore(config, variables, redis)
+    return createHandler(connected.config, connected.store, ALL_PARTS, {
       ...platform,
       log,
       variables: { ...variables },
     })
   }
 
-  return Object.assign(guarded, { close: async () => await handler?.stop() })
+  async function close(): Promise<void> {
+    await handler?.stop()
+    await connected?.close()
+  }
+
+  return Object.assign(guarded, { close })
 
   async function guarded(...[request, args, run, host]: Parameters<Guarded>): Promise<Response> {
     try {

@@ -25,7 +25,7 @@ export interface SluiceVariables {
 }
 
 /** Options of `sluice`. All are optional. */
-export interface MiddlewareOptions extends Pick<GuardOptions, 'env' | 'passPreflights'> {
+export interface MiddlewareOptions extends Pick<GuardOptions, 'env' | 'redis' | 'passPreflights'> {
   /**
    * Returns the client's address, for platforms that docs/guard.md does not list. Take it from the platform: a client
    * that can write this value can choose its budget.

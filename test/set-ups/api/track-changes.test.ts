@@ -1,7 +1,7 @@
 /** The connection of one request to the API takes no reply that Redis cannot have sent. */
 import { describe, expect, it } from 'vitest'
-import type { AdminConnection, Command } from '../../../src/ops/admin-connection.ts'
 import { trackChanges } from '../../../src/set-ups/api/track-changes.ts'
+import type { AdminConnection, Command } from '../../../src/store/admin-connection.ts'
 
 const connectionWith = (reply: unknown) =>
   trackChanges({

@@ -2,7 +2,7 @@
  * The port to the store for administration: commands of Redis in, its replies out. upstash-connection.ts speaks the REST protocol; another
  * file can speak that of Redis. Keys that change together are in one hash slot.
  */
-import type { Store } from '../store/store.ts'
+import type { Store } from './store.ts'
 
 /** A command of Redis, as in `['GET', 'sluice:{switches}']`. Its keys have the environment already. */
 export type Command = readonly [name: string, ...args: (string | number)[]]

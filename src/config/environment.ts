@@ -68,7 +68,7 @@ export function applyVariables<C extends { origin?: string | undefined }>(
 }
 
 /** Only the URL can be wrong: any text is a token. */
-const WHICH_URL = ', with the URL of Upstash or `npx sluicegate bridge`'
+const WHICH_URL = ', with the URL of Upstash or of a REST bridge'
 
 /**
  * Adds those values to a config that do not belong to its store.

@@ -33,7 +33,7 @@ const KEY_HOLDER: Caller = {
   },
 }
 const keyFor = (by: readonly By[], caller: Caller) =>
-  createKeyReader(request, caller, undefined)({ by, identity: identityOf(by) })
+  createKeyReader(request, caller, undefined, new Map())({ by, identity: identityOf(by) })
 
 it('the table names the parts that need a credential or a token, and those of a consumer', () => {
   expect(ALL.filter(needsCredential)).toEqual(['consumer', 'credential', 'claim:name'])

@@ -30,7 +30,7 @@ describe('npx sluicegate check', () => {
     const { code, stdout } = await sluiceProcess(['check'])
     expect(code).toBe(0)
     expect(stdout).toContain('The config is valid: 6 rules')
-    expect(stdout).toContain('consumer-second  10 per second   by consumer  gcra')
+    expect(stdout).toContain('consumer-second  10 per second   by consumer          gcra')
   })
 
   it.each([
@@ -340,7 +340,9 @@ describe('an administration command', () => {
       "The store has no key and no setting of consumer 'acmee'. Did you mean 'acme'?",
     )
     expect(misspelled).toContainEqual(
-      expect.stringMatching(/^Other rules can refuse this consumer too: .*\(by address\).* use --address\.$/),
+      expect.stringMatching(
+        /^Other rules can refuse this consumer too: .*\(by address and mode\).* use --address\.$/,
+      ),
     )
   })
 
@@ -507,7 +509,7 @@ describe('an administration command', () => {
       'acme, by api-key, plan free (assumed: the first in the config); address 192.0.2.7',
     )
     expect(stdout).toMatch(
-      /address-hour +address +240 per hour, fixed-window +enforce +1 +sluice:\{ip:192\.0\.2\.7\}:state/,
+      /address-hour +address \+ mode +240 per hour, fixed-window +enforce +1 +sluice:\{ip:192\.0\.2\.7\}:state:mode=live/,
     )
     expect(stdout).toContain('admitted  5 commands (EVALSHA, TIME, MGET, 2 × SETEX): $10 per million')
     expect((await sluice(['explain', '--help'])).stdout).toContain(
@@ -534,7 +536,7 @@ describe('npx sluicegate stats', () => {
       expect(document).toEqual({
         rules: [
           {
-            ...{ rule: 'consumer-second', route: '-', plan: 'pro', allowed: 0, limited: 2 },
+            ...{ rule: 'consumer-second', route: '-', plan: 'pro', mode: 'live', allowed: 0, limited: 2 },
             ...{ shadowAllowed: 0, shadowLimited: 0, agreed: 0, disagreed: 0 },
           },
         ],

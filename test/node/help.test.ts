@@ -99,7 +99,7 @@ describe('a usage error', () => {
       "--port: 'http' is not valid. Use a number from 0 to 65535; 0 takes any free port.",
     ],
     [['switch', 'kill', 'maybe'], "<state>: 'maybe' is not valid. Use on or off."],
-    [['stats', '--by', 'rout'], "--by: 'rout' is not valid. Did you mean 'route'? Use route or plan."],
+    [['stats', '--by', 'rout'], "--by: 'rout' is not valid. Did you mean 'route'? Use route, plan or mode."],
     [
       ['consumers', 'override', 'acme', 'minute', '--limit', '9', '--for', '1h', '--until', '2030-01-01'],
       '--for cannot be combined with --until. Use one of them.',

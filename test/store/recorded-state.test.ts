@@ -278,11 +278,14 @@ const inOrder = ({ calls }: Trip, replies: readonly unknown[]) =>
     return Object.fromEntries(list.flatMap((field, at) => (at % 2 === 0 ? [[field, list[at + 1]]] : [])))
   })
 
-/** What is compared of an answer. Statistics are fields of a hash, so they are in any order. */
+/** What is compared of an answer, without explanations. Statistics are fields of a hash, so they are in any order. */
 function comparable({ request = '' }: RecordedStep, answer: Answer | undefined): unknown {
   if (!answer) return undefined
   const { receipt: _, ...sent } = answer
-  if (request.endsWith('/metrics')) return { ...sent, body: String(sent.body).split('\n').sort() }
+  if (request.endsWith('/metrics')) {
+    const lines = String(sent.body).split('\n')
+    return { ...sent, body: lines.filter(line => !line.startsWith('# HELP')).sort() }
+  }
   return request.includes('/stats') ? sorted(sent) : sent
 }
 

@@ -296,7 +296,9 @@ function noteOfUnknown(consumer: string, others: readonly string[]): string {
 function noteOfOthers(rules: ReadonlyMap<string, readonly string[]>): string[] {
   if (rules.size === 0) return []
   const groups = [...rules].map(([by, names]) => `${names.join(', ')} (by ${by})`).join('; ')
-  const hint = rules.has('address') ? ' For rules by address, use --address.' : ''
+  const hint = [...rules.keys()].some(by => by.includes('address'))
+    ? ' For rules by address, use --address.'
+    : ''
   return [`Other rules can refuse this consumer too: ${groups}.${hint}`]
 }
 

@@ -90,7 +90,11 @@ describe('the variables of serve', () => {
   it.each<[string, Partial<ConfigInput>, ServeVariables]>([
     ['origin: is missing', { origin: undefined } as never, { REDIS_URL: 'redis://a' }],
     ["origin: is 'route', which only Workers have", { origin: 'route' }, { REDIS_URL: 'redis://a' }],
-    ['UPSTASH_REDIS_REST_TOKEN: is missing. Set it to', {}, { ...rest, UPSTASH_REDIS_REST_TOKEN: '' }],
+    [
+      'UPSTASH_REDIS_REST_TOKEN: is missing. With REDIS_URL it is not needed.',
+      {},
+      { ...rest, UPSTASH_REDIS_REST_TOKEN: '' },
+    ],
     ['SLUICE_ENVIRONMENT: is not a valid name', {}, { ...rest, SLUICE_ENVIRONMENT: 'A B' }],
   ])('say what is missing: %s', (text, input, variables) => {
     const { origin: _, ...others } = config()

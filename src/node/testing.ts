@@ -55,7 +55,8 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
   const directory = mkdtempSync(join(tmpdir(), 'sluice-test-'))
   const redis = await startEmbeddedRedis('for tests', { guardian, directory })
   const token = randomBytes(24).toString('base64url')
-  const bridge = await startBridge({ redisUrl: redis.url, token, port: 0 })
+  // A machine that runs many tests at once is slow.
+  const bridge = await startBridge({ redisUrl: redis.url, token, port: 0, deadlineMs: 20_000 })
   const rest = { url: bridge.url, token }
   const keySecret = newKeySecret()
   return {

@@ -6,6 +6,7 @@ import type { ConfigInput } from '../config/check/schema.ts'
 import { onClientGoneOf } from '../config/compile.ts'
 import { countsByField } from '../config/identity-parts.ts'
 import type { Ending } from '../limiter/engine-shape.ts'
+import type { Measured } from '../metrics/metrics-reader.ts'
 import type { CallerInfo } from '../set-ups/guard/caller-info.ts'
 import {
   type Closable,
@@ -55,7 +56,7 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
   config: ConfigInput,
   { address, ...options }: ExpressOptions<Req> = {},
   platform: GuardPlatform = {},
-): Middleware<Req> & Closable {
+): Middleware<Req> & Closable & Measured {
   const guarded = createGuard(config, options, platform)
   const readOn = onClientGoneOf(config) === 'read-on' ? createReadOn() : undefined
   const readsBody =
@@ -103,7 +104,7 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
       .then(() => isAdmitted && next(), next)
       .catch(error => replyToException(error, res))
   }
-  return Object.assign(middleware, { close: guarded.close })
+  return Object.assign(middleware, { close: guarded.close, metrics: guarded.metrics })
 }
 
 /** Makes a listener for `http.createServer` from a handler, guarded or not. If the handler throws, logs the error and replies with a 500. */

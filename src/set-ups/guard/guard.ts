@@ -8,6 +8,12 @@ import { countsInFlight } from '../../config/compile-rule.ts'
 import type { Environment } from '../../config/environment.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createLog } from '../../log.ts'
+import {
+  createMetricsReader,
+  METRICS_READER_PARTS,
+  type Measured,
+  measuredBy,
+} from '../../metrics/metrics-reader.ts'
 import { onlyEnforced } from '../../script/evaluation.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
 import { addressOfNode } from '../http/behind-proxies.ts'
@@ -72,7 +78,7 @@ export interface FrameworkReply extends Pick<Forwarded, 'observe' | 'sent'> {
 }
 
 /** Checks every limit of a request, and calls `run` if it is admitted. */
-export interface Guarded extends Closable {
+export interface Guarded extends Closable, Measured {
   (
     request: Request,
     platform: PlatformArguments,
@@ -102,12 +108,12 @@ export interface Guarded extends Closable {
 export function guard(
   config: ConfigInput,
   options: GuardOptions = {},
-): <H extends FetchHandler>(handler: H) => H & Closable {
+): <H extends FetchHandler>(handler: H) => H & Closable & Measured {
   const guarded = createGuard(config, options)
   return <H extends FetchHandler>(handler: H) => {
     const guardedHandler: FetchHandler = (request, ...platform) =>
       guarded(request, platform, (_, copy) => handler(copy, ...platform))
-    return Object.assign(guardedHandler as H, { close: guarded.close })
+    return Object.assign(guardedHandler as H, { close: guarded.close, metrics: guarded.metrics })
   }
 }
 
@@ -156,7 +162,12 @@ export function createGuard(
     await connected?.close()
   }
 
-  return Object.assign(guarded, { close })
+  const measured = measuredBy(() => {
+    handler ??= build([])
+    const { metrics, clock } = handler
+    return metrics && createMetricsReader(config, metrics, { ...ALL_PARTS, ...METRICS_READER_PARTS }, clock)
+  })
+  return Object.assign(guarded, { close, ...measured })
 
   async function guarded(...[request, args, run, host]: Parameters<Guarded>): Promise<Response> {
     try {

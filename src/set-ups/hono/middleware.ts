@@ -1,6 +1,7 @@
 /** Sluice as middleware of a Hono app. */
 import type { Context, MiddlewareHandler } from 'hono'
 import type { ConfigInput } from '../../config/check/schema.ts'
+import type { Measured } from '../../metrics/metrics-reader.ts'
 import type { CallerInfo } from '../guard/caller-info.ts'
 import { type Closable, createGuard, type GuardOptions, type GuardPlatform } from '../guard/guard.ts'
 
@@ -49,7 +50,7 @@ export function sluice(
   config: ConfigInput,
   { address, ...others }: MiddlewareOptions = {},
   platform: GuardPlatform = {},
-): MiddlewareHandler<{ Variables: SluiceVariables }> & Closable {
+): MiddlewareHandler<{ Variables: SluiceVariables }> & Closable & Measured {
   const contexts = new WeakMap<Request, Context>()
   const options = {
     ...others,
@@ -88,7 +89,7 @@ export function sluice(
     }
     return c.newResponse(response.body, response)
   }
-  return Object.assign(middleware, { close: guarded.close })
+  return Object.assign(middleware, { close: guarded.close, metrics: guarded.metrics })
 }
 
 const ALLOWED_ORIGIN = 'access-control-allow-origin'

@@ -11,10 +11,8 @@ import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
 import { createLog, type Log } from '../../log.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
-import type { StatsRecorder } from '../../metrics/flush.ts'
-import type { Measurements } from '../../metrics/measurements.ts'
+import type { MetricsSource } from '../../metrics/metrics-reader.ts'
 import { createGatewayRuleSet } from '../../script/rule-set.ts'
-import type { RuleSet } from '../../script/rule-set-shape.ts'
 import type { ProcessUsage } from '../../shedding/process-pressure.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
@@ -79,15 +77,6 @@ export interface Incoming {
   gone?: () => AbortSignal
   /** The request object of the framework around Sluice (in Hono `c`), for hooks of the config. */
   host?: unknown
-}
-
-/** What the isolate has for metrics. */
-export interface MetricsSource {
-  /** With its trips counted, and without the breaker, as for health checks. */
-  store: Store
-  stats: Pick<StatsRecorder, 'counters'>
-  measurements: Measurements
-  ruleSet: RuleSet
 }
 
 /** What decides requests, for paths of the gateway that show a caller its own limits. */

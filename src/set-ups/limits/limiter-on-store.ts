@@ -10,6 +10,7 @@ import { createEngineWithReservations } from '../../limiter/reservations/engine-
 import { createHoldingsKeeper } from '../../limiter/units/keep-holdings.ts'
 import { createStatsRecorder } from '../../metrics/flush.ts'
 import { createMeasurements } from '../../metrics/measurements.ts'
+import { createMetricsReader } from '../../metrics/metrics-reader.ts'
 import { createOtlpMeasurements } from '../../metrics/otlp.ts'
 import { createTopCallers } from '../../metrics/top-callers.ts'
 import { withReservations } from '../../script/reservation-wire.ts'
@@ -71,7 +72,7 @@ export function createGuardableLimiterOnStore(
     createReserving,
     createGiveNumbers,
     ...{ ruleNumbers: ALL_NUMBERS, mistakesOfSettlement },
-    ...{ createMeasurements, createOtlpMeasurements },
+    ...{ createMeasurements, createOtlpMeasurements, createMetricsReader },
   }
   return createGuardableLimiter(config, store, parts, settings)
 }

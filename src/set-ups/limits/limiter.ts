@@ -21,6 +21,7 @@ import { prepareRefund } from '../../limiter/prepared-call.ts'
 import { newReservationId } from '../../limiter/reservations/reservation.ts'
 import { createLog } from '../../log.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
+import { measuredBy } from '../../metrics/metrics-reader.ts'
 import { isStoreFailure } from '../../metrics/observation.ts'
 import { streamFor } from '../../script/pause.ts'
 import type { ChangeResult } from '../../script/refund.ts'
@@ -141,6 +142,12 @@ export function createGuardableLimiter<Further extends object = object>(
       ...config.stats,
       ...{ timer, now: nowMs, topCallers, measurements },
     })
+  const measured = measuredBy(
+    () =>
+      measurements &&
+      stats &&
+      parts.createMetricsReader?.(config, { store, stats, measurements }, {}, { now: nowMs }),
+  )
   const engine = createEngineWithParts(config, allRules, store, parts, {
     ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
     ...{ timer, log },
@@ -455,6 +462,8 @@ export function createGuardableLimiter<Further extends object = object>(
         preparePause: pause => parts.preparePause(pause),
         change: call => engine.change('refund', call, background, guard),
       }),
+
+      ...measured,
 
       // Also sends settlements.
       async close() {

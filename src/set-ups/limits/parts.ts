@@ -4,6 +4,7 @@ import type { EngineParts } from '../../limiter/engine-with-parts.ts'
 import type { preparePause, prepareReset } from '../../limiter/prepared-call.ts'
 import type { MeasurementParts } from '../../metrics/create-metrics.ts'
 import type { createStatsRecorder } from '../../metrics/flush.ts'
+import type { createMetricsReader } from '../../metrics/metrics-reader.ts'
 import type { createTopCallers } from '../../metrics/top-callers.ts'
 import type { createGiveNumbers, NumbersParts } from './numbers.ts'
 import type { createReserving } from './reserve.ts'
@@ -16,6 +17,8 @@ export interface LimiterParts extends EngineParts, MeasurementParts, NumbersPart
   createReserving: typeof createReserving
   /** With rules whose numbers each call gives. */
   createGiveNumbers: typeof createGiveNumbers
+  /** For `metrics`, which the service binding does not offer. */
+  createMetricsReader?: typeof createMetricsReader
   /** Unless nothing is counted (`stats: { keep: false }`). */
   createStatsRecorder: typeof createStatsRecorder
   /** Unless `stats: { topCallers: 'off' }`. */

@@ -153,9 +153,10 @@ export function createSignatureCheck(
 
 /**
  * Creates the function that computes the digest of a text that a caller has sent, such as the name of an account. Without the secret, a reader
- * of the store cannot find the text by trying. Texts that a database may take as the same have one digest: case, accents, width and white space do not count.
+ * of the store cannot find the text by trying. Texts that an origin or its database may take as the same have one digest: case, accents, width
+ * and white space do not count, nor dots and what follows a `+` before an `@`.
  *
- * @returns undefined for a text of which nothing is left
+ * @returns undefined for a text of which nothing is left, or that may be the same as several others
  */
 export function createFieldDigest(
   secret: KeySecret,
@@ -164,14 +165,22 @@ export function createFieldDigest(
   // No environment has a dot in its name, so a digest is never the MAC of a key.
   const mac = createMac(secret, `field.${environment}`)
   return async text => {
-    const comparable = text
-      .normalize('NFKD')
-      .replace(/[\p{M}\p{C}\p{Z}]/gu, '')
+    const bare = text.normalize('NFKD').replace(/[\p{M}\p{C}\p{Z}]/gu, '')
+    if (text.includes('\0') || AMBIGUOUS.test(bare)) return undefined
+    const comparable = bare
       .toUpperCase()
       .toLowerCase()
+      .replace(/^[^@]*(?=@)/, local => local.split('+', 1)[0]!.replaceAll('.', ''))
     return comparable === '' ? undefined : await mac(comparable)
   }
 }
+
+/**
+ * Characters that databases take for others: in `utf8mb4_0900_ai_ci`, the default of MySQL, `ø` is `o`, `æ` is `ae`, `٣` is `3`, and `あ` is `ア`; in
+ * `utf8mb4_general_ci`, `ß` is `s`. The replacement character stands for any byte that is not UTF-8. Letters of most other scripts are safe.
+ */
+const AMBIGUOUS =
+  /(?!\p{ASCII})[\p{Script=Latin}\p{Script=Common}\p{Script=Hiragana}\p{Script=Katakana}\p{N}\p{S}\p{P}]/u
 
 /** Creates the function that computes the MAC of a text. Requests share the imported key, and no promise. */
 function createMac({ text }: KeySecret, environment = ''): (signed: string) => Promise<string> {

@@ -21,12 +21,18 @@ export function declaredTypeOf(header: string | null | undefined): DeclaredType 
 }
 
 /**
+ * Parsers differ in which parameter they take if there are several, and in what they take for one inside of quotes.
+ *
  * @param header Content-Type
+ * @param own the encodings that are read here
  * @returns the encoding that it declares, if the body has to be read in another way than here
  */
-export function foreignCharsetOf(header: string | null): string | undefined {
-  const [, charset] = /;\s*charset\s*=\s*"?([^\s;"]*)/i.exec(header ?? '') ?? []
-  return charset !== undefined && !AS_ASCII.has(charset.toLowerCase()) ? charset : undefined
+export function foreignCharsetOf(
+  header: string | null,
+  own: ReadonlySet<string> = AS_ASCII,
+): string | undefined {
+  const declared = (header ?? '').matchAll(/charset\s*=\s*"?([^\s;"]*)/gi)
+  return [...declared].map(([, charset]) => charset!).find(charset => !own.has(charset.toLowerCase()))
 }
 
 /** Whether bytes begin as UTF-16 or UTF-32 does: with its mark, or with a zero byte beside the first bracket. */

@@ -71,6 +71,7 @@ describe('a body with the field', () => {
     ['accents', '{"email":"àda@example.com"}', JSON_TYPE],
     ['wide letters', '{"email":"ａda@example.com"}', JSON_TYPE],
     ['invisible characters', '{"email":"a\\u200bda@example.com"}', JSON_TYPE],
+    ['dots and a tag, as Gmail has them', '{"email":"a.da+2@example.com"}', JSON_TYPE],
     ['a form', 'password=x&email=ada%40example.com', FORM_TYPE],
     ['a type with parameters', 'email=ada%40example.com', `${FORM_TYPE}; charset=UTF-8`],
     ['another type of JSON', '{"email":"ada@example.com"}', 'application/vnd.api+json'],
@@ -81,6 +82,12 @@ describe('a body with the field', () => {
   it('is counted by a whole number as by its text', async () => {
     expect(await areOne(['{"email":42}'], ['{"email":"42"}'])).toBe(true)
     expect(await areOne(['{"email":42}'], ['{"email":43}'])).toBe(false)
+  })
+
+  it('is counted by itself in scripts whose letters databases tell apart', async () => {
+    expect(await areOne(['{"email":"ольга"}'], ['{"email":"ОЛЬГА"}'])).toBe(true)
+    expect(await areOne(['{"email":"ольга"}'], ['{"email":"мария"}'])).toBe(false)
+    expect(await areOne(['{"email":"王芳"}'], ['{"email":"李伟"}'])).toBe(false)
   })
 
   it('leaves only a digest in the store, which no one without the secret can compute', async () => {
@@ -117,8 +124,35 @@ describe('a body that an origin could read in another way', () => {
     ['is a form with a list', 'email=decoy&email[]=ada', FORM_TYPE],
     ['is a form with a name that PHP folds', 'email=decoy&%20email=ada', FORM_TYPE],
     ['is a form with another separator', 'email=decoy;email=ada', FORM_TYPE],
+    ['is a form with a bracket that Rack drops', 'email=decoy&[email]=ada', FORM_TYPE],
+    ['is a form with the field in another, too', 'email=decoy&session[email]=ada', FORM_TYPE],
+    ['is a form that is JSON, too', '{"email":"ada","x":"&email=decoy&y="}', FORM_TYPE],
+    ['is JSON that is a form, too', '{"email":"decoy","x":"&email=ada&y="}', JSON_TYPE],
+    ['has the field in a member, too', '{"email":"decoy","session":{"email":"ada"}}', JSON_TYPE],
+    ['has a name that some parsers repair', '{"email":"decoy","em\\ud800ail":"ada"}', JSON_TYPE],
+    [
+      'has a long name that some parsers cut off',
+      `{"email":"decoy","email\\u0000${'x'.repeat(256)}":"ada"}`,
+      JSON_TYPE,
+    ],
+    ['has a zero byte in its text', '{"email":"ada\\u0000decoy"}', JSON_TYPE],
+    ['has bytes that are not UTF-8', 'email=ada%FF', FORM_TYPE],
+    ['declares two charsets', '{"email":"decoy"}', 'application/json; x="; charset=utf-8"; charset=utf-7'],
+    ['declares Latin-1', 'email=%E3%81%82d%E3%81%82', `${FORM_TYPE}; charset=iso-8859-1`],
+    ['has a letter that MySQL takes for another', '{"email":"øscar"}', JSON_TYPE],
+    ['has a letter that MySQL takes for two', '{"email":"æva"}', JSON_TYPE],
+    ['has a letter that MySQL takes for one or two', '{"email":"roßi"}', JSON_TYPE],
+    ['has a digit of another script', '{"email":"ada٣"}', JSON_TYPE],
+    ['has a letter of two alphabets', '{"email":"さくら"}', JSON_TYPE],
   ])('is counted with all others without the field: it %s', async (_, body, type) => {
     expect(await areOne(['{}'], [body, type])).toBe(true)
+  })
+
+  it('is counted with them if the query has the field, too', async () => {
+    const send = app()
+    await login(send, '{}')
+    const init = { method: 'POST', body: 'email=decoy', headers: { 'content-type': FORM_TYPE } }
+    expect((await send('/login?email=ada', init)).status).toBe(429)
   })
 
   it('is counted with them if it is compressed', async () => {

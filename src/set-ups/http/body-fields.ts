@@ -2,9 +2,9 @@
  * Reads fields of a request's body that rules count by (`field:email`), such as the account that a login names. A Worker without such rules
  * does not carry this file.
  *
- * A body is evidence of its sender, so what an origin could read in another way has no value: a field that comes twice or in another
- * spelling, an invalid or compressed body, or one of more than 8 kB. Requests without a value are counted together. So a decoy does not give
- * anyone a budget of its own.
+ * A body is evidence of its sender, so what an origin could read in another way has no value: a field that comes twice, in another spelling,
+ * or also in the query or deeper in the body. Nor has an invalid or compressed body, or one of more than 8 kB. Requests without a value are
+ * counted together. So a decoy does not give anyone a budget of its own.
  */
 import { SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
@@ -90,7 +90,7 @@ export function createFieldReader(
     if (how === undefined) {
       hold.give()
       const bytes = concat(chunks)
-      return withFields(withBody(request, bytes), await digestsOf(read(bytes, names)))
+      return withFields(withBody(request, bytes), await digestsOf(read(bytes, new Found(names))))
     }
     if (how === 'too-large') {
       const passing = { pass: (chunk: Uint8Array) => [chunk], end: () => [] }
@@ -133,30 +133,44 @@ function fieldsOf(rules: readonly GatewayRule[]): ReadonlySet<string> {
   return new Set(parts.flatMap(({ part, name }) => (part === 'field' ? [name] : [])))
 }
 
-type Read = (bytes: Uint8Array, names: ReadonlySet<string>) => Map<string, string>
+type Read = (bytes: Uint8Array, found: Found) => Map<string, string>
 
 /** @returns undefined if the body cannot be read, or is too large */
 function readerFor(request: Request): Read | undefined {
-  const { headers, method, body } = request
+  const { headers, method, body, url } = request
   if (!body || method === 'GET' || method === 'HEAD') return undefined
   if (lengthOf(request) > MAX_FIELD_BODY_BYTES) return undefined
   const type = headers.get('content-type')
-  if ((headers.get('content-encoding') ?? 'identity') !== 'identity' || foreignCharsetOf(type))
-    return undefined
-  if (declaredTypeOf(type) === 'json') return readJson
-  return FORM.test(type ?? '') ? readForm : undefined
+  const isEncoded = (headers.get('content-encoding') ?? 'identity') !== 'identity'
+  if (isEncoded || foreignCharsetOf(type, UTF_8)) return undefined
+  const isJson = declaredTypeOf(type) === 'json'
+  if (!isJson && !FORM.test(type ?? '')) return undefined
+  return (bytes, found) => {
+    // Servlets take a parameter of the query before one of the body.
+    found.doubt(new URL(url).search)
+    return isJson ? readJson(bytes, found) : readForm(bytes, found)
+  }
 }
 
-/** @returns the values of members of the root that are texts or whole numbers. None if the body is not JSON */
-function readJson(bytes: Uint8Array, names: ReadonlySet<string>): Map<string, string> {
-  const found = new Found(names)
+/** In Latin-1, which servlets and Express read, the bytes of one letter of UTF-8 are several letters. */
+const UTF_8 = new Set(['utf-8', 'utf8', 'us-ascii', 'ascii'])
+
+/**
+ * Many origins read JSON or a form whatever the type says, so a body that is both has no value.
+ * @returns the values of members of the root that are texts or whole numbers. None if the body is not JSON
+ */
+function readJson(bytes: Uint8Array, found: Found): Map<string, string> {
+  found.doubt(new TextDecoder().decode(bytes))
   const json = new JsonScanner({
     begin: (first, depth) => {
       isObject ||= depth === 0 && first === OPEN_OBJECT
       return depth === 1 ? MAX_FIELD_BODY_BYTES : 0
     },
     end(depth, at, { text }) {
-      if (depth === 1 && isObject) found.add(json.names[0]!, textOf(text, bytes[at - 1] === QUOTE))
+      const name = json.names[depth - 1]
+      if (depth === 0 || name === undefined) return
+      const isSure = depth === 1 && isObject
+      found.add(name, isSure ? textOf(text, bytes[at - 1] === QUOTE) : undefined)
     },
   })
   let isObject = false
@@ -177,11 +191,12 @@ function textOf(text: string, isString: boolean): string | undefined {
   }
 }
 
-/** Some parsers take `;` for `&`. No client sends it as it is: the URL Standard writes it as `%3B`. */
-function readForm(bytes: Uint8Array, names: ReadonlySet<string>): Map<string, string> {
+/**
+ * Some parsers take `;` for `&`. No client sends it as it is: the URL Standard writes it as `%3B`, as it does a bracket with which JSON begins.
+ */
+function readForm(bytes: Uint8Array, found: Found): Map<string, string> {
   const text = new TextDecoder().decode(bytes)
-  const found = new Found(names)
-  if (text.includes(';')) return new Map()
+  if (text.includes(';') || /^\s*[[{]/.test(text)) return new Map()
   for (const [name, value] of new URLSearchParams(text)) found.add(name, value)
   return found.values()
 }
@@ -195,11 +210,22 @@ class Found {
     this.#names = new Map([...names].map(name => [folded(name), name]))
   }
 
+  /** @param written the name as it is written; empty if it is too long to be read */
   add(written: string, value: string | undefined): void {
-    const name = this.#names.get(folded(written))
-    if (name === undefined) return
-    const isSure = written === name && !this.#values.has(name)
-    this.#values.set(name, isSure ? value : undefined)
+    // Rails reads `session[email]` as well, and Rack takes `[email]` for `email`.
+    for (const part of new Set([written, ...written.split(/[[\].]+/)])) {
+      const name = this.#names.get(folded(part))
+      if (name === undefined) continue
+      const isSure = written === name && !this.#values.has(name)
+      this.#values.set(name, isSure ? value : undefined)
+    }
+    if (written === '') for (const name of this.#names.values()) this.#values.set(name, undefined)
+  }
+
+  /** The fields of this text have no value, as it is a form that only some origins read. */
+  doubt(form: string): void {
+    for (const [name] of new URLSearchParams(form.replaceAll(';', '&')))
+      if (name !== '') this.add(name, undefined)
   }
 
   values(): Map<string, string> {
@@ -210,11 +236,13 @@ class Found {
 
 /**
  * Folds the name of a field as the parsers do that fold most: Go's takes `Email` for `email`; PHP drops spaces before a name, and what follows
- * a zero byte, takes `user.email` for `user_email`, and begins a list at a bracket, as Rack does.
+ * a zero byte, takes `user.email` for `user_email`, and begins a list at a bracket, as Rack does. Some drop bytes that are not UTF-8, and halves
+ * of a character.
  */
 const folded = (name: string) =>
   name
     .split('\0', 1)[0]!
+    .replace(/[\p{C}\uFFFD]/gu, '')
     .trim()
     .replace(/\[\]$/, '')
     .replace(/[^\p{L}\p{N}]+/gu, '_')

@@ -279,18 +279,20 @@ ${raiseIdleAt('idle_at', rule.idleAt)}${writeSideKey(rule)}else${readStanding(ru
 function keepOthers(state: string, reserved: Identity['reserved'], orIdle?: string): string {
   const isActive = 'other > now and other - now < HORIZON'
   const isRule = reserved ? ` and not (${isOfReservation(state, 'at')})` : ''
-  const keep = `bytes = bytes .. string.sub(${state}, at, at + ${RECORD_BYTES - 1})\n`
+  const keep = `others[#others + 1], others[tag] = string.sub(${state}, at, at + ${RECORD_BYTES - 1}), true\n`
   const raise = `if other > idle_at${orIdle ? ' and other - now < HORIZON' : ''} then\nidle_at = other\nend\n`
   return [
     reserved ? '' : `local ${KEPT_AT}\n`,
+    'local others = {}\n',
     `for at = 1, ${state} and #${state} % ${RECORD_BYTES} == 0 and #${state} or 0, ${RECORD_BYTES} do\n`,
     `local a, b = unpack_integers('>I4I4', ${state}, at + 3)\n`,
     `local other = (${LAST_MS} - a * 1024 - (b - b % 4194304) / 4194304) * 1000\n`,
     `if ${orIdle ? `(${isActive} or ${orIdle})` : isActive}${isRule} then\n`,
     `local tag = string.sub(${state}, at, at + 2)\n`,
-    'local found = string.find(bytes, tag, 1, true)\n',
-    `while found and found % ${RECORD_BYTES} ~= 1 do\nfound = string.find(bytes, tag, found + 1, true)\nend\n`,
+    'local found = others[tag] or string.find(bytes, tag, 1, true)\n',
+    `while found and found ~= true and found % ${RECORD_BYTES} ~= 1 do\nfound = string.find(bytes, tag, found + 1, true)\nend\n`,
     `if not found then\n${reserved ? keep + raise : keepOfOthers(state, keep, raise)}end\nend\nend\n`,
+    'bytes = bytes .. table.concat(others)\n',
     appendTail(reserved),
   ].join('')
 }

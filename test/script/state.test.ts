@@ -52,6 +52,27 @@ describeInBothForms('the state in Redis', fresh => {
   const decide = (redis: RedisEngine, rules: readonly Rule[], now = NOON) =>
     redis.evaluate(evaluationOf(counted(rules), now))
 
+  it('takes a time in proportion to its records, such as those of numbers that each call varies', async () => {
+    const redis = await fresh()
+    async function fastestOf(records: number): Promise<number> {
+      const tags = Array.from(
+        { length: records },
+        (_, i) => `a${String.fromCharCode(48 + (i >> 7), i & 127)}`,
+      )
+      await put(redis, Buffer.concat(tags.map(tag => record(tag, NOON + 3600e6, 1))))
+      const times: number[] = []
+      for (let i = 0; i < 5; i++) {
+        const startedAt = performance.now()
+        await decide(redis, [gcra('second', 1000)])
+        times.push(performance.now() - startedAt)
+      }
+      return Math.min(...times)
+    }
+    const few = await fastestOf(500)
+    // In quadratic time: a hundred times as long.
+    expect(await fastestOf(5000)).toBeLessThan(40 * few)
+  })
+
   it('is one string per identity, with 14 bytes per rule', async () => {
     const redis = await fresh()
     const [second, hour] = rulesOf(

@@ -70,8 +70,10 @@ export interface Rule {
   tag: string
   /** Identifies the rule for overrides. Unlike the tag, it does not change with limit and burst. Three base62 letters. */
   family: string
-  /** Whether overrides of a consumer apply, because the rule counts by consumer. */
+  /** Whether overrides of a consumer apply, because the rule counts by consumer. Of limits by name: whether other numbers can apply. */
   takesOverrides: boolean
+  /** Of a limit by name: whether each call reads the overrides of its identity (`overridable`). */
+  isOverridable?: true
   /** What is counted. */
   on: 'request' | 'auth-failure'
   /** A rule that is off is not evaluated, unless a live switch turns it on (src/switches/). */
@@ -220,7 +222,11 @@ export function compileLimitRule(
   algorithms: Algorithms,
 ): LimitRule {
   const { name, by = [], algorithm, unit = REQUESTS } = input
-  if (!('max' in input)) return { ...compileRule(input, algorithms), by }
+  if (!('max' in input)) {
+    const { overridable = false } = input
+    const ofOverrides = overridable && ({ takesOverrides: true, isOverridable: true } as const)
+    return { ...compileRule(input, algorithms), by, ...ofOverrides }
+  }
   const atCall = withMax(input)
   // The family stays when `max` changes. The period of a call is part of the tag.
   const family = tagOf([name, algorithm, 'numbers of the call', unit])

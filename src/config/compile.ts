@@ -103,7 +103,7 @@ export interface Config {
     /** The parts that are served. Absent: the usual ones (api-routes.ts). */
     routes?: 'all' | readonly ApiRoutes[]
     /** The rules as they are written, and what they were compiled with: overrides are compiled in the same way. */
-    written: Pick<ConfigInput, 'rules' | 'plans' | 'units' | 'audit'>
+    written: Pick<ConfigInput, 'rules' | 'limits' | 'plans' | 'units' | 'audit'>
     algorithms: Algorithms
     /** Absent: all rules count requests. */
     compiledUnits?: CompiledUnits

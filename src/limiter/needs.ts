@@ -19,3 +19,7 @@ export const takesLeases = (rules: readonly Rule[]) => rules.some(({ lease }) =>
 /** Whether a rule reserves units that are settled when the cost is known. */
 export const anyReserves = (rules: readonly Rule[]) =>
   rules.some(({ settlement }) => settlement !== undefined)
+
+/** Whether operators can override a rule of a limit by name. */
+export const anyOverridable = (rules: readonly Pick<Rule, 'isOverridable'>[]): boolean =>
+  rules.some(({ isOverridable }) => isOverridable)

@@ -163,6 +163,8 @@ export function workerModule(
   const limitRules = [...config.limits.values()].flat()
   const rules = hasApi ? [...config.rules, ...limitRules] : config.rules
   const callRules = hasLimits ? limitRules.filter(({ atCall }) => atCall) : []
+  const overridable = served.includes('overrides') ? limitRules.filter(rule => rule.isOverridable) : []
+  const ofNumbers = [...(hasOverrides ? config.rules : []), ...callRules, ...overridable]
   const needsHoldings = anyCountsInFlight(rules)
   const sumStats = anyReserves(rules) ? 'sumFields' : 'sumCounts'
   const isFollowing = followsOrigin(config)
@@ -216,11 +218,9 @@ export function workerModule(
     ...used(served.includes('stats'), 'sumStats', sumStats, sumStats),
     ...used(hasOverrides, 'createOverrides'),
     ...used(callRules.length > 0, 'createGiveNumbers'),
-    ...(hasOverrides || callRules.length > 0
-      ? [numbersOf([...(hasOverrides ? config.rules : []), ...callRules], imports)]
-      : []),
+    ...(hasOverrides || callRules.length > 0 ? [numbersOf(ofNumbers, imports)] : []),
     ...used(
-      (served.includes('overrides') && anyEstimated(config)) || anyReserves(callRules),
+      (served.includes('overrides') && anyEstimated(config)) || anyReserves([...callRules, ...overridable]),
       'mistakesOfSettlement',
     ),
     ...used(config.shedding !== undefined, 'classOfRequest'),

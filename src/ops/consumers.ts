@@ -5,7 +5,7 @@
 import { knownPlan } from '../config/compile-rule.ts'
 import { consumerKey } from '../store/keys.ts'
 import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
-import type { AdminStore } from './admin-store-shape.ts'
+import type { AdminStore, Listed } from './admin-store-shape.ts'
 import { consumerFacts } from './audit-facts.ts'
 import type { AuditAction } from './change.ts'
 import { type ConsumerKeys, mustBeListed, readFirstKeys, readKeyPage } from './key-pages.ts'
@@ -87,19 +87,31 @@ export interface ConsumerChange {
   isNew?: true
 }
 
+/** The record of an identity of a limit by name (limit-overrides.ts), which has overrides alone. */
+export interface RecordPlace {
+  /** Without the environment. */
+  key: string
+  /** For the audit trail. */
+  target: string
+  listed: Listed
+}
+
 /**
- * Changes the record of a consumer.
+ * Changes the record of a consumer, or of an identity of a limit by name.
  * @param action for the audit trail
  * @param change returns the new record. It is called again if another writer was faster.
  * @throws AdminError `conflict`, `store`, and errors of `change`
  */
 export async function changeConsumer(
   store: AdminStore,
-  consumer: string,
+  consumer: string | RecordPlace,
   action: AuditAction,
   change: (record: ConsumerRecord) => ConsumerRecord,
 ): Promise<ConsumerChange> {
-  const key = consumerKey(consumer)
+  const { key, target, listed } =
+    typeof consumer === 'string'
+      ? { key: consumerKey(consumer), target: consumer, listed: listedConsumer(store, consumer) }
+      : consumer
   const stored = (await store.run<string | null>('GET', store.at(key))) ?? undefined
   let before = parseConsumer(stored ?? '')
   let record = change(before)
@@ -109,10 +121,10 @@ export async function changeConsumer(
     before = parseConsumer(text ?? '')
     record = change(before)
     const facts = { before: consumerFacts(before), after: consumerFacts(record) }
-    return { text: textOf(record), entry: { action, target: consumer, ...facts } }
+    return { text: textOf(record), entry: { action, target, ...facts } }
   }
-  const isNew = await store.advice?.isNew(store, consumer)
-  await changeText(store, key, changed, listedConsumer(store, consumer))
+  const isNew = typeof consumer === 'string' && (await store.advice?.isNew(store, consumer))
+  await changeText(store, key, changed, listed)
   return { before, record, isChanged: true, ...(isNew && { isNew }) }
 }
 

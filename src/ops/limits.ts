@@ -366,7 +366,7 @@ export function limitOf({ limits }: Pick<Config, 'limits'>, name: string): reado
 }
 
 /** Turns a TypeError of the limiter into an AdminError `usage` with the same message. */
-function withUsageErrors<T>(check: () => T): T {
+export function withUsageErrors<T>(check: () => T): T {
   try {
     return check()
   } catch (error) {

@@ -5,7 +5,7 @@ import { type ConsumerRecord, formatConsumer, MAX_CONSUMER_LENGTH, type Override
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import type { Advice } from './advice.ts'
-import { type ConsumerChange, changeConsumer, readConsumer } from './consumers.ts'
+import { type ConsumerChange, changeConsumer, type RecordPlace, readConsumer } from './consumers.ts'
 import { hasEnded, type OverrideRules } from './override-rules.ts'
 
 export interface OverrideChange extends ConsumerChange {
@@ -21,12 +21,12 @@ export interface SetOptions {
 }
 
 /**
- * Sets an override. It replaces another override of the same rule, and removes overrides that have ended by the clock of the store.
+ * Sets an override of a consumer, or of an identity of a limit by name. It replaces another override of the same rule, and removes overrides that have ended by the clock of the store.
  * @throws AdminError `refused` if the record of the consumer would become too long
  */
 export async function setOverride(
   store: AdminStore,
-  consumer: string,
+  consumer: string | RecordPlace,
   override: Override,
   { rules, removeStale = false }: SetOptions = {},
 ): Promise<OverrideChange> {
@@ -47,7 +47,7 @@ export async function setOverride(
 
 /** Refuses a change that lengthens a record beyond the maximum. A record that is longer already can still become shorter. */
 function checkLength(
-  consumer: string,
+  consumer: string | RecordPlace,
   before: ConsumerRecord,
   after: ConsumerRecord,
   stale: number,
@@ -56,9 +56,13 @@ function checkLength(
   const { length } = formatConsumer(after)
   if (length <= MAX_CONSUMER_LENGTH || length <= formatConsumer(before).length) return
   const problem =
-    `Consumer '${consumer}' would have ${after.overrides.length} overrides, and its record ${length} bytes. The maximum is ` +
+    `${typeof consumer === 'string' ? `Consumer '${consumer}'` : `'${consumer.target}'`} would have ${after.overrides.length} overrides, and its record ${length} bytes. The maximum is ` +
     `${MAX_CONSUMER_LENGTH} bytes, because Redis reads it for each of its requests. Nothing was changed.`
-  throw new AdminError('refused', problem, advice?.longRecord(consumer, stale))
+  throw new AdminError(
+    'refused',
+    problem,
+    typeof consumer === 'string' ? advice?.longRecord(consumer, stale) : undefined,
+  )
 }
 
 /** The override with a tag that no other override of the consumer has. */
@@ -72,13 +76,13 @@ function withUniqueTag(override: Override, others: readonly Override[]): Overrid
 /** @throws AdminError `not-found` for an unknown consumer: the name is misspelled, and the intended consumer still has its override */
 export async function removeOverride(
   store: AdminStore,
-  consumer: string,
+  consumer: string | RecordPlace,
   rule: string,
 ): Promise<ConsumerChange> {
   const result = await changeConsumer(store, consumer, 'overrides.remove', record => ({
     ...record,
     overrides: record.overrides.filter(other => other.rule !== rule),
   }))
-  if (!result.isChanged) await readConsumer(store, consumer, 1)
+  if (!result.isChanged && typeof consumer === 'string') await readConsumer(store, consumer, 1)
   return result
 }

@@ -7,9 +7,17 @@ import type { Algorithms, Flaw, Numbers } from '../algorithms/descriptor.ts'
 import type { PlanUnits } from '../algorithms/plan-units.ts'
 import { unitsAtOnce } from '../algorithms/units-at-once.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-numbers.ts'
-import type { ConfigInput, RuleInput } from '../config/check/schema.ts'
+import type { CallLimitRuleInput, ConfigInput, LimitRuleInput, RuleInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
-import { compileGatewayRule, type GatewayRule, type LimitRule, withNumbers } from '../config/compile-rule.ts'
+import {
+  compileGatewayRule,
+  compileLimitRule,
+  type GatewayRule,
+  type LimitRule,
+  type Rule,
+  withMax,
+  withNumbers,
+} from '../config/compile-rule.ts'
 import type { CompiledUnits } from '../config/compile-units.ts'
 import { findFreeTag } from '../config/tags.ts'
 import type { Override, OverrideNumbers } from '../store/records.ts'
@@ -17,7 +25,7 @@ import { AdminError, type Suggest, unknownName } from './admin-error.ts'
 
 /** An override as a user writes it. Numbers that are absent are those of the rule. */
 export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
-  /** Name of a rule that counts by consumer. */
+  /** Name of a rule that counts by consumer, or of an `overridable` one of a limit by name. */
   rule: string
   mode?: 'enforce' | 'shadow' | 'off'
   until?: Date
@@ -28,9 +36,14 @@ export type RulesInput = Pick<ConfigInput, 'rules' | 'plans' | 'units'>
 /** Whether an override has an effect: it must not have ended, and the config must still have its rule. */
 export type OverrideStatus = 'applies' | 'over' | 'rule-changed' | 'rule-gone' | 'rule-off'
 
+type WrittenRule = RuleInput | LimitRuleInput
+
 /** The rules of a config, and what they were compiled with: the numbers of an override are compiled in the same way. */
-export interface CompiledRules extends Pick<Config, 'rules' | 'plans'> {
-  written: readonly RuleInput[] | undefined
+export interface CompiledRules extends Pick<Config, 'plans'> {
+  /** The name of their limit. Absent: they are those of the gateway. */
+  limit?: string
+  rules: readonly Rule[]
+  written: readonly (WrittenRule | CallLimitRuleInput)[] | undefined
   algorithms: Algorithms
   /** Absent: all rules count requests. */
   compiledUnits?: CompiledUnits | undefined
@@ -44,7 +57,7 @@ export interface RuleTools {
   /** With a rule that is estimated. */
   mistakesOfSettlement(rule: GatewayRule | LimitRule): Flaw[]
   /** More than the bounds of the numbers. */
-  findFlaws?(rule: RuleInput): Flaw[]
+  findFlaws?(rule: WrittenRule): Flaw[]
   /** How messages name a number. Default: as it is. */
   nameOf?(option: string): string
   suggest?: Suggest
@@ -54,7 +67,7 @@ export interface OverrideRules {
   /** @throws AdminError that lists every number that the rule cannot have */
   compile(input: OverrideInput): Override
   /** @throws AdminError `not-found` or `refused` that lists the rules that can be overridden */
-  find(name: string): { rule: RuleInput; compiled: GatewayRule }
+  find(name: string): { rule: WrittenRule; compiled: Rule }
   /** @param now ms since the epoch */
   statusOf(override: Override, now?: number): OverrideStatus
   /** Whether the rules have none of its family any more, or one with another algorithm or period. */
@@ -73,36 +86,48 @@ export const untilOf = ({ until }: { until?: number | undefined }) =>
   until === undefined ? undefined : new Date(until / 1000)
 
 export function createOverrideRules(
-  { written = [], rules, plans, algorithms, compiledUnits }: CompiledRules,
+  { limit, written: all = [], rules, plans, algorithms, compiledUnits }: CompiledRules,
   tools: RuleTools,
 ): OverrideRules {
   const { nameOf = String } = tools
+  const written = all.map(rule => ('max' in rule ? withMax(rule) : rule))
+  const canBeOverridden = ({ takesOverrides, isOverridable }: Rule) =>
+    limit === undefined ? takesOverrides : isOverridable === true
+  const which =
+    limit === undefined ? 'that counts by consumer' : `in the limit '${limit}' that is overridable`
 
   /** Each rule with its first variant: the one for all plans without numbers of their own. */
   const pairs = written.map(rule => ({ rule, compiled: rules.find(({ name }) => name === rule.name)! }))
 
-  function find(name: string): { rule: RuleInput; compiled: GatewayRule } {
+  function find(name: string): { rule: WrittenRule; compiled: Rule } {
     const found = pairs.find(({ rule }) => rule.name === name)
-    if (found?.compiled.takesOverrides) return found
-    const names = pairs.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
-    const known = ['Rules by consumer', names] as const
+    if (found && canBeOverridden(found.compiled)) return found
+    const names = pairs.filter(({ compiled }) => canBeOverridden(compiled)).map(({ rule }) => rule.name)
+    const known = [limit === undefined ? 'Rules by consumer' : 'Overridable rules', names] as const
     throw found
-      ? unknownName(
-          'refused',
-          `Rule '${name}' cannot be overridden, because it does not count by consumer.`,
-          name,
-          known,
-        )
-      : unknownName(
-          'not-found',
-          `The config has no rule '${name}' that counts by consumer.`,
-          name,
-          known,
-          tools.suggest,
-        )
+      ? unknownName('refused', `Rule '${name}' cannot be overridden${reasonOf(found.compiled)}`, name, known)
+      : unknownName('not-found', `The config has no rule '${name}' ${which}.`, name, known, tools.suggest)
   }
 
-  function numbersOf(rule: RuleInput): OverrideNumbers {
+  function reasonOf(rule: Rule): string {
+    if (limit === undefined) return ', because it does not count by consumer.'
+    return 'atCall' in rule
+      ? ": each call gives its numbers (numbers: 'call'). Change them where the calls get them."
+      : '. Write overridable: true in the config, and deploy it.'
+  }
+
+  /** @returns the rule with its unit, and what is wrong with its numbers in the gateway */
+  function compileRule(rule: WrittenRule, numbers: Numbers): [GatewayRule | LimitRule, Flaw[]] {
+    if (limit !== undefined) {
+      const counted = compileLimitRule(rule as LimitRuleInput, algorithms)
+      return [compiledUnits?.ofLimitRule(counted) ?? counted, []]
+    }
+    const [counted] = compileGatewayRule(rule as RuleInput, plans, algorithms) as [GatewayRule]
+    const compiled = compiledUnits?.ofGatewayRule(rule as RuleInput, counted) ?? counted
+    return [compiled, mistakesOfGatewayNumbers(numbers, compiled)]
+  }
+
+  function numbersOf(rule: WrittenRule): OverrideNumbers {
     const numbers = tools.numbersOf(rule)
     const refuse = (flaws: readonly Flaw[]) => {
       if (flaws.length === 0) return
@@ -111,10 +136,8 @@ export function createOverrideRules(
     }
     if (tools.findFlaws) refuse(tools.findFlaws(rule))
     refuse(mistakesOfNumbers(rule, numbers))
-    const [counted] = compileGatewayRule(rule, plans, algorithms) as [GatewayRule]
-    const compiled = compiledUnits?.ofGatewayRule(rule, counted) ?? counted
-    const ofSettlement = compiled.isEstimated ? tools.mistakesOfSettlement(compiled) : []
-    refuse([...ofSettlement, ...mistakesOfGatewayNumbers(numbers, compiled)])
+    const [compiled, flaws] = compileRule(rule, numbers)
+    refuse([...(compiled.isEstimated ? tools.mistakesOfSettlement(compiled) : []), ...flaws])
     const { rate, period, burst } = compiled.quota
     const third = tools.thirdNumberOf(compiled.algorithm)
     const burstOrStep = third && compiled.quota[third]
@@ -134,7 +157,7 @@ export function createOverrideRules(
     if (hasEnded(override, now)) return 'over'
     const { family, rule: name } = override
     const same = pairs.find(({ compiled }) => compiled.family === family)
-    if (same?.compiled.takesOverrides) return same.rule.mode === 'off' ? 'rule-off' : 'applies'
+    if (same && canBeOverridden(same.compiled)) return same.rule.mode === 'off' ? 'rule-off' : 'applies'
     return pairs.some(({ rule }) => rule.name === name) ? 'rule-changed' : 'rule-gone'
   }
 
@@ -175,7 +198,7 @@ export function createOverrideRules(
       }
       if (given.length === 0) return base
       if (units.limit === undefined) {
-        const others = Object.entries(rule.plans ?? {}).flatMap(([plan, numbers]) =>
+        const others = Object.entries(('plans' in rule && rule.plans) || {}).flatMap(([plan, numbers]) =>
           numbers && numbers.limit !== undefined ? `${plan}: ${numbers.limit}` : [],
         )
         if (others.length > 0)
@@ -185,8 +208,8 @@ export function createOverrideRules(
           )
       }
       // An override applies with every plan.
-      const { plans: _, ...plain } = withNumbers(rule, units)
-      return { ...base, numbers: numbersOf(plain) }
+      const { plans: _, ...plain } = { plans: undefined, ...withNumbers(rule, units) }
+      return { ...base, numbers: numbersOf(plain as WrittenRule) }
     },
   }
 }

@@ -1,12 +1,13 @@
 /** Overrides of any config: with every algorithm, and with the checks of the config. */
 import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
+import type { Flaw } from '../algorithms/descriptor.ts'
 import { descriptionOf } from '../algorithms/index.ts'
 import { thirdNumberOf } from '../algorithms/lua-of.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfSettlement } from '../config/check/mistakes-of-settlement.ts'
-import { rule as ruleSchema } from '../config/check/rule-schema.ts'
+import { limitRule, rule as ruleSchema } from '../config/check/rule-schema.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
 import { compileGatewayRule } from '../config/compile-rule.ts'
@@ -14,6 +15,7 @@ import { unitsOf } from '../config/compile-units.ts'
 import { withUniqueTags } from '../config/tags.ts'
 import type { Override } from '../store/records.ts'
 import type { AdminStore } from './admin-store-shape.ts'
+import { limitOf } from './limits.ts'
 import { type OverrideChange, type SetOptions, setOverride as set } from './override-changes.ts'
 import {
   type CompiledRules,
@@ -34,12 +36,11 @@ export const ALL_TOOLS: RuleTools = {
   thirdNumberOf,
   nameOf: option => `--${option}`,
   suggest: didYouMean,
-  findFlaws(rule) {
-    const parsed = v.safeParse(ruleSchema, rule)
-    const mistakes = parsed.success ? [] : parsed.issues.map(mistakeOf)
-    return mistakes.map(({ path, message }) => [path, message])
-  },
+  findFlaws: rule => flawsOf(v.safeParse(ruleSchema, rule)),
 }
+
+const flawsOf = ({ issues = [] }: { issues?: readonly v.BaseIssue<unknown>[] | undefined }): Flaw[] =>
+  issues.map(mistakeOf).map(({ path, message }) => [path, message])
 
 /** A consumer can have many overrides, so the rules are compiled once. */
 const known = new WeakMap<RulesInput, OverrideRules>()
@@ -56,6 +57,23 @@ function compileRules({ rules: written = [], plans = ['free'], units }: RulesInp
     compileGatewayRule(rule, plans, ALL_ALGORITHMS).map(each => compiledUnits.ofGatewayRule(rule, each)),
   )
   return { written, rules: withUniqueTags(rules), plans, algorithms: ALL_ALGORITHMS, compiledUnits }
+}
+
+/** The rules of a limit by name. @throws AdminError for an unknown limit */
+export function limitOverrideRules(
+  { limits, input }: Pick<Config, 'limits'> & { input: Pick<ConfigInput, 'limits' | 'units'> },
+  limit: string,
+): OverrideRules {
+  const rules = limitOf({ limits }, limit)
+  const compiled = {
+    limit,
+    rules,
+    written: input.limits![limit],
+    plans: [],
+    compiledUnits: unitsOf(input.units),
+  }
+  const tools = { ...ALL_TOOLS, findFlaws: (rule: unknown) => flawsOf(v.safeParse(limitRule, rule)) }
+  return createOverrideRules({ ...compiled, algorithms: ALL_ALGORITHMS }, tools)
 }
 
 /** A compiled config with what it was compiled from. @param input checked */

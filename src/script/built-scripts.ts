@@ -19,8 +19,8 @@ export type BuiltScripts = Partial<Record<'decide' | 'refund' | 'settle', BuiltS
 
 /** A fingerprint of everything that the scripts depend on. Rules with other numbers have another one. */
 export function fingerprintOf(shape: RuleSetShape): string {
-  const { entries, identities, plans, hasSubject, leases } = shape
-  return fnv1a(JSON.stringify({ entries, identities, plans, hasSubject, leases })).toString(36)
+  const { entries, identities, plans, hasSubject, leases, overridable } = shape
+  return fnv1a(JSON.stringify({ entries, identities, plans, hasSubject, leases, overridable })).toString(36)
 }
 
 /**

@@ -2,7 +2,7 @@
  * The wire format of the script that decides, for the verbs `decide` and `peek`.
  *
  *     KEYS     1. the records of the caller, as far as the subject has them (subject.lua): the record of the consumer, that of the
- *                 credential, the pointer to the consumer
+ *                 credential, the pointer to the consumer. Of limits by name: the overrides of each identity that can have some
  *              2. for each identity of the request its state, followed by the keys of its rules
  *              3. the chunks of logs, then the reservations of identities with rules that are settled later (reservation-wire.ts)
  *     ARGV[1]  verb: 'decide', or 'peek', which has the same reply and spends nothing. With a rule set that has leases, a number above
@@ -53,6 +53,7 @@ import {
   invalidReply,
   isField,
   numbersOfCall,
+  overridesKeys,
   placeRules,
 } from './wire.ts'
 
@@ -83,7 +84,7 @@ export function encodeDecide(
   while (args.at(-1) === '') args.pop()
   return {
     script: ruleSet.decide,
-    keys: [...recordKeysOf(subject), ...keys],
+    keys: [...recordKeysOf(subject), ...overridesKeys(ruleSet, rules), ...keys],
     args,
     ...(subject?.kind === 'pointer' && { hasHiddenKeys: true }),
   }

@@ -28,16 +28,17 @@ import type { RuleSetShape, Variant } from './rule-set-shape.ts'
 import { assignment, isExpectedInState, isNumber, numberOf, spendsEarly } from './rule-text.ts'
 import {
   assembleScript,
+  countRecords,
   countRefundOnce,
   forPlan,
-  NUMBERS_OF_CALL,
+  numbersOfLimit,
+  RECORDS_OF_LIMIT,
   RECORDS_OF_REFUND,
   RECORDS_OF_SUBJECT,
   RESOLVE_POINTER,
   replaceUnknownPlan,
   settingsOfRefund,
   storeRefundOnce,
-  takesNumbers,
 } from './script-text.ts'
 import { declareLife, decodeRecord, INTEGERS, notePause, TTL } from './state-text.ts'
 
@@ -66,11 +67,11 @@ export class LoopText {
       hasSubject ? "subject = ARGV[3] or ''\n" : '',
       this.#readMarks(),
       `has_costs = ARGV[${this.#rules.lastArgument + 1}]\n`,
-      this.#locateKeys(hasSubject ? RECORDS_OF_SUBJECT : '0'),
+      this.#locateKeys(hasSubject ? RECORDS_OF_SUBJECT : this.#recordsOr('0')),
       hasSubject ? RESOLVE_POINTER : '',
       this.#fetchValues(),
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
-      takesNumbers(this.#ruleSet) ? NUMBERS_OF_CALL : '',
+      numbersOfLimit(this.#ruleSet),
       this.#applyPlan(hasSubject ? "subject ~= '' and not is_unknown" : undefined),
       hasSubject ? this.#skipRulesOnRequests() : '',
       this.#applyOverrides(hasSubject ? 'overrides_at and not is_unknown' : 'overrides_at', true),
@@ -102,9 +103,9 @@ export class LoopText {
       'spent_at = ARGV[1] + 0\n',
       hasSubject ? '' : countRefundOnce(units, all),
       this.#readMarks(),
-      this.#locateKeys(RECORDS_OF_REFUND),
+      this.#locateKeys(this.#recordsOr(RECORDS_OF_REFUND)),
       this.#fetchValues(),
-      settingsOfRefund(takesNumbers(this.#ruleSet)),
+      settingsOfRefund(numbersOfLimit(this.#ruleSet)),
       this.#applyPlan(),
       length > 0 ? 'overrides = {}\n' : '',
       this.#applyOverrides('overrides_at', false),
@@ -120,9 +121,16 @@ export class LoopText {
   #assembleScript(names: readonly string[], now: string, body: readonly string[]): string {
     return assembleScript({
       algorithms: this.#rules.all.map(({ lua }) => lua),
-      ...{ now, names: [...NAMES, ...names], body: [FIND_RECORD, ...body] },
+      ...{ now, names: [...NAMES, ...names, ...this.#ofRecords], body: [FIND_RECORD, ...body] },
       declaration: () => this.#rules.columns.declaration(),
     })
+  }
+
+  /** The Lua expression of how many records come first in KEYS. @param others in rule sets whose identities have no overrides */
+  #recordsOr = (others: string) => (this.#ruleSet.overridable ? RECORDS_OF_LIMIT : others)
+
+  get #ofRecords() {
+    return this.#ruleSet.overridable ? [RECORDS_OF_LIMIT] : []
   }
 
   #readMarks(): string {
@@ -149,7 +157,12 @@ end
       ? `for i = from, to do${ofRule(`${hasOwn} and marks[i + k]`, 'side_keys')}end\n`
       : ''
     const logs = all.filter(({ sideKey }) => sideKey === 'log').sort((a, b) => a.entryNumber - b.entryNumber)
+    // The mark of an identity precedes those of its rules.
+    const present = (this.#ruleSet.overridable ?? []).map(
+      identity => `marks[${all.find(rule => rule.identity === identity)!.markAt - 1}]`,
+    )
     return [
+      countRecords(present),
       `keys, side_keys, chunks_keys, place = {}, {}, {}, ${records}\n`,
       this.#forEachIdentity(
         `if marks[from + k - 1] ~= ${ABSENT} then\nplace = place + 1\nkeys[k] = place\n${ofIdentity}end\n`,

@@ -18,7 +18,7 @@ import { luaOf } from '../algorithms/lua-of.ts'
 import { MAX_DEBT, settledModelOf } from '../algorithms/settled.ts'
 import type { CallerMode } from '../config/caller-mode.ts'
 import { appliesToPlan, knownPlan, type Rule } from '../config/compile-rule.ts'
-import { withConsumer } from '../store/keys.ts'
+import { overridesKey, withConsumer } from '../store/keys.ts'
 import {
   isBlocked,
   type Override,
@@ -124,7 +124,8 @@ export class ScriptModel {
     verb: DecideVerb = 'decide',
   ): Outcome {
     const caller = this.#identify(subject, now)
-    const { isUnknown = false, isBlocked = false, blockedUntil, consumer, overrides = [] } = caller ?? {}
+    const { isUnknown = false, isBlocked = false, blockedUntil, consumer } = caller ?? {}
+    const overrides = caller?.overrides ?? this.#overridesOf(rules)
     const mode = caller?.otherMode
     const isDecidedByRules = !isUnknown && !isBlocked && !mode
     const plan = !caller ? given : isUnknown ? '' : knownPlan(ruleSet.plans, caller.plan)
@@ -204,8 +205,7 @@ export class ScriptModel {
 
   /** Models the script of refund.ts. */
   refund({ rules, spentAt, once, consumerKey, now }: WithNow<Omit<Refund, 'ruleSet'>>): ChangeResult {
-    const record = consumerKey === undefined ? undefined : this.#records.get(consumerKey)
-    const { overrides } = parseConsumer(record ?? '')
+    const overrides = this.#overridesOf(rules, consumerKey)
     const given = once && this.#givenBack(once)
     const refunded = rules.map(each => ({
       ...each,
@@ -234,8 +234,7 @@ export class ScriptModel {
   }: WithNow<
     Omit<Settlement, 'ruleSet'> & { ruleSet?: Pick<RuleSetShape, 'entries'>; writes?: boolean }
   >): SettleResult {
-    const record = consumerKey === undefined ? undefined : this.#records.get(consumerKey)
-    const { overrides } = parseConsumer(record ?? '')
+    const overrides = this.#overridesOf(rules, consumerKey)
     const keys = [...new Set(rules.map(({ key }) => key))]
     const changes = rules.map((): (RefundedUnits | { cost: number })[] => [])
     const counted = rules.map(each => ({ ...each, ...applyOverriddenNumbers(each, overrides, now) }))
@@ -283,10 +282,13 @@ export class ScriptModel {
 
   /** Models reset.lua. */
   reset({ rules, now }: WithNow<Reset>): ChangeResult {
+    const overrides = this.#overridesOf(rules)
     for (const { key, rule } of rules) {
       if (rule.settlement) this.#reservations.drop(key)
       const states = this.#states.get(key)
-      for (const [tag, state] of states ?? []) if (isIdle(state, now) || tag === rule.tag) states!.delete(tag)
+      const tags = [rule.tag, rule.isOverridable && overrides.find(isOf(rule))?.numbers?.tag]
+      for (const [tag, state] of states ?? [])
+        if (isIdle(state, now) || tags.includes(tag)) states!.delete(tag)
     }
     const verdicts = rules.map(({ rule, mode }) => ({
       ...{ rule, mode, allowed: true, remaining: rule.quota.burst },
@@ -329,6 +331,13 @@ export class ScriptModel {
       this.#states.set(key, states)
     }
     return units
+  }
+
+  /** The overrides that apply to rules of a limit by name, or of the consumer that rules of the gateway are counted for. */
+  #overridesOf(rules: readonly { rule: Rule; key: string }[], consumerKey?: string): readonly Override[] {
+    const ofLimit = rules.filter(({ rule }) => rule.isOverridable).map(({ key }) => overridesKey(key))
+    const records = consumerKey === undefined ? [...new Set(ofLimit)] : [consumerKey]
+    return records.flatMap(key => parseConsumer(this.#records.get(key) ?? '').overrides)
   }
 
   #identify(subject: Subject | undefined, now: number): Caller | undefined {
@@ -389,9 +398,14 @@ interface Caller {
 
 const UNKNOWN_CALLER: Caller = { isUnknown: true, plan: '', isBlocked: false, overrides: [] }
 
+const isOf =
+  (rule: Rule) =>
+  ({ family }: Override) =>
+    family === rule.family
+
 /** The first override of the family. If it has expired, none applies. */
 function overrideFor(rule: Rule, overrides: readonly Override[], now: number): Override | undefined {
-  const override = rule.takesOverrides ? overrides.find(({ family }) => family === rule.family) : undefined
+  const override = rule.takesOverrides ? overrides.find(isOf(rule)) : undefined
   return override?.until !== undefined && override.until <= now ? undefined : override
 }
 

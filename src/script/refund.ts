@@ -5,7 +5,7 @@
  * the request so far. The store keeps these totals in a hash, and gives back only what they grow by. They are written after the states: as long as
  * a command fails, nothing is given back, and the same refund can be sent again.
  *
- *     KEYS     the record of the consumer if ARGV[3] is 'consumer'; then states and logs as in decide.ts; then the hash of
+ *     KEYS     the record of the consumer if ARGV[3] is 'consumer', or overrides as in decide.ts; then states and logs as in decide.ts; then the hash of
  *              totals, if the refund has an id
  *     ARGV[1]  when the request was admitted, by the clock of the store (µs)
  *     ARGV[2]  marks as in decide.ts
@@ -34,6 +34,7 @@ import {
   invalidReply,
   isField,
   numbersOfCall,
+  overridesKeys,
   placeRules,
   writtenOf,
 } from './wire.ts'
@@ -94,7 +95,7 @@ export function encodeRefund(refund: Refund): ScriptCall {
   const args = [String(spentAt), marks, of, plan ?? '', formatTime(now), ...ruleArguments, ...written]
   for (const refunded of byEntry) args.push(String(refunded?.units ?? 0), String(refunded?.spent ?? 0))
   if (once) args.push(once.id, String(once.keepSeconds))
-  const records = consumerKey === undefined ? [] : [consumerKey]
+  const records = consumerKey === undefined ? overridesKeys(ruleSet, rules) : [consumerKey]
   const reserved = ruleSet.reservations?.keysOf(ruleSet, rules) ?? []
   return {
     script: ruleSet.refund,

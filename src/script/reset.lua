@@ -2,14 +2,25 @@
 -- src/script/reset.ts encodes the arguments and decodes the reply.
 --
 --   KEYS     the state of each identity; then the side keys of the rules (logs, holders, reservations)
---   ARGV[1]  how many of the keys are states
+--            then the overrides of each identity that can have some
+--   ARGV[1]  how many of the keys are states, and how many come before the overrides, if there are any: `1 3`
 --   ARGV[2]  now in microseconds, or '' for the clock of this server
 --   ARGV     then two values for each rule: index of its state in KEYS, tag; and again with the tag '*' if it
---            reserves: removes the reservations in the state
+--            reserves: removes the reservations in the state; and again with `<index of the overrides in KEYS> =<family>,` if it
+--            can have an override, whose record is another one
 --
 --   reply    { now }
 
-local states, written = ARGV[1] + 0, {}
+local states, last = string.match(ARGV[1], '(%d+) ?(%d*)')
+states, last = states + 0, last == '' and #KEYS or last + 0
+local written = {}
+-- Overrides are as in the record of a consumer (src/store/records.ts).
+local function tag_under_override(text)
+  local record, family = string.match(text, '^(%d+) (.*)')
+  local overrides = redis.call('MGET', KEYS[record + 0])[1] or ''
+  local _, at = string.find(overrides, family, 1, true)
+  return at and string.match(overrides, '^%d*,%-?%d*,(%w*)', at + 1) or text
+end
 local function write(key, bytes, idle_at)
   local life = life_until(idle_at)
   redis.call('SETEX', KEYS[key], string.format('%d', spread(life)), bytes)
@@ -18,7 +29,8 @@ for key = 1, states do
   local is_reset = {}
   for i = 3, #ARGV, 2 do
     if ARGV[i] + 0 == key then
-      is_reset[ARGV[i + 1]] = true
+      local tag = ARGV[i + 1]
+      is_reset[#tag > 3 and tag_under_override(tag) or tag] = true
     end
   end
   -- MGET and not GET, because MGET treats a key of another type as missing.
@@ -47,7 +59,7 @@ for _, each in ipairs(written) do
     write(each.key, each.before, each.latest)
   end
 end
-for key = states + 1, #KEYS do
+for key = states + 1, last do
   redis.call('DEL', KEYS[key])
 end
 for _, each in ipairs(written) do

@@ -1,6 +1,6 @@
 /** Encodes calls of reset.lua, and decodes its replies. reset.lua describes the wire format. */
 
-import { chunksKey, reservedKey } from '../store/keys.ts'
+import { chunksKey, overridesKey, reservedKey } from '../store/keys.ts'
 import type { Script, ScriptCall } from '../store/store.ts'
 import { CONSTANTS } from './constants.ts'
 import { createScript } from './create-script.ts'
@@ -37,10 +37,18 @@ export function encodeReset({ rules, now }: Reset, script: Script): ScriptCall {
     const state = String(states.indexOf(key) + 1)
     return [state, tag, ...(settlement ? [state, '*'] : [])]
   })
+  const keys = [...states, ...new Set([...sideKeys, ...reservations])]
+  const overridable = rules.filter(({ rule }) => rule.isOverridable)
+  const records = [...new Set(overridable.map(({ key }) => overridesKey(key)))]
+  const overrides = overridable.flatMap(({ key, rule: { family } }) => [
+    String(states.indexOf(key) + 1),
+    `${keys.length + records.indexOf(overridesKey(key)) + 1} =${family},`,
+  ])
+  const counts = [states.length, ...(records.length > 0 ? [keys.length] : [])]
   return {
     script,
-    keys: [...states, ...new Set([...sideKeys, ...reservations])],
-    args: [String(states.length), formatTime(now), ...tags],
+    keys: [...keys, ...records],
+    args: [counts.join(' '), formatTime(now), ...tags, ...overrides],
   }
 }
 

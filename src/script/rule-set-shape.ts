@@ -13,6 +13,8 @@ export interface RuleSetShape {
   plans: readonly string[]
   /** Whether callers can have credentials, which the script looks up. */
   hasSubject: boolean
+  /** Of a limit by name: the identities whose overrides are read, because one of their rules is `overridable`. Absent: none. */
+  overridable?: readonly number[]
   /** Whether a decision can spend for several requests at once (lease.ts), because at least one rule has a lease. */
   leases?: boolean
 }

@@ -40,16 +40,17 @@ import {
 } from './rule-text.ts'
 import {
   assembleScript,
+  countRecords,
   countRefundOnce,
   forPlan,
-  NUMBERS_OF_CALL,
+  numbersOfLimit,
+  RECORDS_OF_LIMIT,
   RECORDS_OF_REFUND,
   RECORDS_OF_SUBJECT,
   RESOLVE_POINTER,
   replaceUnknownPlan,
   settingsOfRefund,
   storeRefundOnce,
-  takesNumbers,
 } from './script-text.ts'
 import { UNKNOWN_NUMBERS } from './settle.ts'
 import { ID_LETTERS } from './settle-along.ts'
@@ -134,11 +135,11 @@ class RuleSetText {
       hasSubject ? "subject = ARGV[3] or ''\n" : '',
       reserves ? readReservation(6 + this.#withArgument().length) : '',
       this.#readArguments(5 + this.#withArgument().length + (reserves ? 1 : 0)),
-      this.#locateKeys(hasSubject ? RECORDS_OF_SUBJECT : '0'),
+      this.#locateKeys(hasSubject ? RECORDS_OF_SUBJECT : this.#recordsOr('0')),
       hasSubject ? RESOLVE_POINTER : '',
       this.#fetchValues(),
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
-      takesNumbers(this.#ruleSet) ? NUMBERS_OF_CALL : '',
+      numbersOfLimit(this.#ruleSet),
       this.#applyPlan(hasSubject ? "subject ~= '' and not is_unknown" : undefined),
       hasSubject ? this.#skipRulesOnRequests() : '',
       this.#applyOverrides(
@@ -176,9 +177,9 @@ class RuleSetText {
         ({ of, ruleNumber }) =>
           `${of('units')}, ${of('spent')} = ARGV[${first + 2 * ruleNumber - 1}] + 0, ARGV[${first + 2 * ruleNumber}] + 0\n`,
       ),
-      this.#locateKeys(RECORDS_OF_REFUND),
+      this.#locateKeys(this.#recordsOr(RECORDS_OF_REFUND)),
       this.#fetchValues(),
-      settingsOfRefund(takesNumbers(this.#ruleSet)),
+      settingsOfRefund(numbersOfLimit(this.#ruleSet)),
       this.#applyPlan(),
       this.#applyOverrides('overrides_at', false, overridable),
       ...overridable.map((rule, i) =>
@@ -224,9 +225,9 @@ class RuleSetText {
       this.#reservations[i]!.isUsed ? this.#locals.of(`latest_${i + 1}`) : undefined
     const body = [
       this.#readArguments(undefined),
-      this.#locateKeys(RECORDS_OF_REFUND),
+      this.#locateKeys(this.#recordsOr(RECORDS_OF_REFUND)),
       this.#fetchValues(),
-      settingsOfRefund(takesNumbers(this.#ruleSet)),
+      settingsOfRefund(numbersOfLimit(this.#ruleSet)),
       this.#applyPlan(),
       ...overridable.map(rule => (tagOfPlan(rule) ? `${tagOfPlan(rule)} = ${rule.tag}\n` : '')),
       this.#applyOverrides('overrides_at', false, overridable),
@@ -245,7 +246,7 @@ class RuleSetText {
       ),
       ...this.#reservations.map(reservations => reservations.writeSettled()),
       `if is_job and not failure then\n${tryTo("'DEL', KEYS[#KEYS]")}end\n`,
-      undoStates(RECORDS_OF_REFUND, this.#locals.of('whole')),
+      undoStates(this.#recordsOr(RECORDS_OF_REFUND), this.#locals.of('whole')),
       `return { now, applied${settled.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0, ${of('debt')} or 0`).join('')} }\n`,
     ]
     const names = ['spent_at', 'applied', 'is_job', 'requests_at', 'plan', 'values', 'place', 'settings']
@@ -255,6 +256,9 @@ class RuleSetText {
       body,
     )
   }
+
+  /** The Lua expression of how many records come first in KEYS. @param others in rule sets whose identities have no overrides */
+  #recordsOr = (others: string) => (this.#ruleSet.overridable ? RECORDS_OF_LIMIT : others)
 
   #settled = () => this.#rules.filter(({ settlement }) => settlement)
 
@@ -279,7 +283,7 @@ class RuleSetText {
   #assembleScript(names: readonly string[], now: string, body: readonly string[]): string {
     return assembleScript({
       algorithms: this.#rules.map(({ lua }) => lua),
-      ...{ now, names, body },
+      ...{ now, names: [...names, ...(this.#ruleSet.overridable ? [RECORDS_OF_LIMIT] : [])], body },
       declaration: () => this.#locals.declaration(),
     })
   }
@@ -325,7 +329,9 @@ class RuleSetText {
     const next = (name: string) => `place = place + 1\n${this.#locals.of(name)} = place\n`
     const where = (mark: string, text: string) => `if ${mark} ~= ${ABSENT} then\n${text}end\n`
     const logs = this.#rules.filter(({ sideKey }) => sideKey === 'log')
+    const { overridable = [] } = this.#ruleSet
     return [
+      countRecords(overridable.map(i => this.#identities[i]!.isPresent)),
       `place = ${records}\n`,
       ...this.#identities.map(({ rules, isPresent }, i) =>
         where(
@@ -455,7 +461,7 @@ class RuleSetText {
       .filter((_, i) => this.#reservations[i]!.settlesAlong)
       .map(commitOnlySettled)
     const undo = this.#hasReservations()
-      ? undoStates(hasSubject ? RECORDS_OF_SUBJECT : '0', this.#locals.of('whole'))
+      ? undoStates(hasSubject ? RECORDS_OF_SUBJECT : this.#recordsOr('0'), this.#locals.of('whole'))
       : ''
     const reserve = (afterState: boolean) =>
       this.#reservations.map(reservations => reservations.reserve(afterState)).join('') + undo

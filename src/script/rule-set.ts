@@ -37,7 +37,11 @@ export function createRuleSet(
   }
   const shape = { entries, identities: identities.length, plans, hasSubject }
   const leases = rules.some(({ rule }) => rule.lease)
-  return withScripts({ ...shape, ...(leases && { leases }) }, scriptsOf)
+  const overridable = identities.flatMap((_, i) =>
+    rules.some(({ rule, identity }) => rule.isOverridable && identity === identities[i]) ? i : [],
+  )
+  const more = { ...(leases && { leases }), ...(overridable.length > 0 && { overridable }) }
+  return withScripts({ ...shape, ...more }, scriptsOf)
 }
 
 /**

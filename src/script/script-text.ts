@@ -1,8 +1,9 @@
 /** The parts of a script's text that both forms of a rule set have: straight-line code (rule-set-text.ts), and loops (loop-text.ts). */
 import type { AlgorithmLua } from '../algorithms/lua.ts'
-import { CONSTANTS } from './constants.ts'
+import { ABSENT, CONSTANTS } from './constants.ts'
 import { POINTER, PRELUDE } from './lua.generated.ts'
 import { literal, replaceWords } from './lua-text.ts'
+import type { RuleSetShape } from './rule-set-shape.ts'
 
 /** Library functions of the script. Each is a local, because a local is faster than a field. */
 const LIBRARY = {
@@ -47,25 +48,45 @@ export const RECORDS_OF_SUBJECT =
   "subject == 'key' and 2 or subject == 'pointer' and 3 or subject == 'token' and 1 or 0"
 export const RECORDS_OF_REFUND = "ARGV[3] == 'consumer' and 1 or 0"
 
+/** The same of a limit by name whose identities can have overrides. */
+export const RECORDS_OF_LIMIT = 'records'
+
+/** Counts these records. @param present Lua expressions of the marks of those identities */
+export const countRecords = (present: readonly string[]) =>
+  present.length > 0
+    ? `records = ${present.map(mark => `(${mark} ~= ${ABSENT} and 1 or 0)`).join(' + ')}\n`
+    : ''
+
 /** Replaces the consumer in the keys, if only the store knows it. */
 export const RESOLVE_POINTER = `if subject == 'pointer' then\n${POINTER}end\n`
 
-/** Reads the numbers that a call gives to rules of a limit by name. */
-export const NUMBERS_OF_CALL = "settings = ARGV[3] or ''\noverrides_at = settings ~= '' and 1\n"
+/** Reads the overrides of the identities of a limit by name, behind the numbers that the call gives. */
+const OVERRIDES_OF_LIMIT = `
+for i = 1, ${RECORDS_OF_LIMIT} do
+if values[i] then
+settings = settings .. ' ' .. values[i]
+end
+end
+`.trimStart()
 
-/** Reads the record of the consumer, whose overrides apply to a refund, or the numbers of the call, and the plan. */
-export const settingsOfRefund = (ofCall: boolean) =>
+/** Reads the numbers that a call gives to rules of a limit by name, and overrides. Empty: nothing can change its numbers. */
+export const numbersOfLimit = (ruleSet: Parameters<typeof takesNumbers>[0]) =>
+  takesNumbers(ruleSet)
+    ? `settings = ARGV[3] or ''\n${ruleSet.overridable ? OVERRIDES_OF_LIMIT : ''}overrides_at = settings ~= '' and 1\n`
+    : ''
+
+/** Reads the record of the consumer, whose overrides apply to a refund, or the numbers of the call, and the plan. @param ofLimit of `numbersOfLimit` */
+export const settingsOfRefund = (ofLimit: string) =>
   "if ARGV[3] == 'consumer' and values[1] then\nsettings = values[1]\n" +
   "overrides_at = find(settings, 'override=', 1, true)\n" +
-  (ofCall ? `elseif ARGV[3] ~= 'consumer' then\n${NUMBERS_OF_CALL}` : '') +
+  (ofLimit && `elseif ARGV[3] ~= 'consumer' then\n${ofLimit}`) +
   'end\nplan = ARGV[4]\n'
 
-/** Whether calls can give numbers to the rules: in a limit by name, nothing else can change them. */
-export const takesNumbers = ({
+/** Whether calls or overrides can change numbers of a limit by name. */
+const takesNumbers = ({
   hasSubject,
   entries,
-}: {
-  hasSubject: boolean
+}: Pick<RuleSetShape, 'hasSubject' | 'overridable'> & {
   entries: readonly { takesOverrides: boolean }[]
 }) => !hasSubject && entries.some(entry => entry.takesOverrides)
 

@@ -13,7 +13,7 @@
  * message is sent and by which isolate, and messages need no order. A reservation that has ended is not settled: its units stay spent, or the next
  * decision of the identity gives them back.
  *
- *     KEYS     the record of the consumer if ARGV[3] is 'consumer'; then states, and reservations of the identities that have them
+ *     KEYS     the record of the consumer if ARGV[3] is 'consumer', or overrides as in decide.ts; then states, and reservations of the identities that have them
  *     ARGV[1]  ''
  *     ARGV[2]  marks as in decide.ts
  *     ARGV[3]  'consumer' if the rules are counted for a consumer, whose overrides then apply; else ''. Of limits by name: the numbers of the
@@ -54,6 +54,7 @@ import {
   invalidReply,
   isField,
   numbersOfCall,
+  overridesKeys,
   placeRules,
   writtenOf,
 } from './wire.ts'
@@ -140,7 +141,7 @@ export function encodeSettle({ ruleSet, rules, consumerKey, plan, now, requests 
     if (lostForMs !== undefined) args.push(id, String(Math.ceil(lostForMs)), 'lost', ...row)
     else args.push(id, String(spentAt), jobKey ? 'job' : isRenewal ? 'renew' : 'settle', ...row)
   }
-  const records = consumerKey === undefined ? [] : [consumerKey]
+  const records = consumerKey === undefined ? overridesKeys(ruleSet, rules) : [consumerKey]
   const jobs = requests.flatMap(({ jobKey = [] }) => jobKey)
   const allKeys = [...records, ...keys, ...reservedKeys(ruleSet, rules), ...jobs]
   return { script: ruleSet.settle, keys: allKeys, args }

@@ -2,7 +2,7 @@
 import type { Holding } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
-import { chunksKey } from '../store/keys.ts'
+import { chunksKey, overridesKey } from '../store/keys.ts'
 import type { BoundRule } from './evaluation.ts'
 import { MARKS } from './marks.ts'
 import type { RuleSet } from './rule-set-shape.ts'
@@ -108,6 +108,18 @@ export function formatHolding(holding: Holding | undefined): string {
 /** The numbers that a call gives to its rules, as the record of a consumer has overrides (src/store/records.ts). '': it gives none. */
 export const numbersOfCall = (rules: readonly { rule: Rule }[]): string =>
   rules.flatMap(({ rule: { ofCall } }) => (ofCall ? `override=${ofCall.override}` : [])).join(' ')
+
+/** The keys of the overrides of the identities of a call, before its states. The gateway has the record of the consumer there. */
+export const overridesKeys = (
+  { overridable, entries, entryOf }: RuleSet,
+  rules: readonly { rule: Rule; key: string }[],
+): string[] =>
+  (overridable ?? []).flatMap(identity =>
+    rules
+      .filter(({ rule }) => entries[entryOf(rule)]!.identity === identity)
+      .slice(0, 1)
+      .map(({ key }) => overridesKey(key)),
+  )
 
 /** A time as an argument; '' for the clock of the store. */
 export const formatTime = (time: number | undefined) => (time === undefined ? '' : String(time))

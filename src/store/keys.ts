@@ -32,6 +32,8 @@
  *                                                  of an anonymous caller `sluice:{ip:<address>}:job:<sha256>`
  *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
  *     …:state…:log:<tag>:mid               hash    the chunks of a long log
+ *     …:state…:overrides                   string  the overrides of one identity of a limit by name (src/ops/limit-overrides.ts), as in the record of a consumer
+ *     sluice:{l:<limit>}:overridden        zset    all identities of the limit that have overrides, an index: `:account=42`
  *     …:state…:reserved                    zset    the units that requests have reserved, by when they end (src/script/settle.ts)
  *     …:state…:refunds:<number>            hash    the units that were given back of calls of a limit by name, by the minute of the call (src/set-ups/limits/refund-once.ts)
  *     …:state…:held:<tag>                  string  the units that isolates hold under a `concurrency` rule (src/algorithms/concurrency.lua)
@@ -180,6 +182,12 @@ export const jobKey = (owner: { consumer: string } | { address: string }, digest
 
 /** The key of the reservations of an identity. */
 export const reservedKey = (stateKey: string) => `${stateKey}:reserved`
+
+/** The key of the overrides of an identity of a limit by name. */
+export const overridesKey = (stateKey: string) => `${stateKey}:overrides`
+
+/** All identities of a limit that have overrides, as the ends of their state keys. */
+export const overriddenIndexKey = (limit: string) => `sluice:{l:${limit}}:overridden`
 
 /** The key of the units that were given back of single calls. @param time number of the time in which they were decided */
 export const refundsKey = (stateKey: string, time: number) => `${stateKey}:refunds:${time}`

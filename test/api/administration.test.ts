@@ -198,6 +198,50 @@ describeOnRedis('administration over HTTP', (_, kind) => {
       expect((await api('GET consumers/acme', { token })).body.blockedAt).not.toBeNull()
     })
 
+    it('override limits by name', async () => {
+      const limits = {
+        ...{
+          mail: [
+            {
+              name: 'day',
+              by: ['user'],
+              algorithm: 'fixed-window',
+              limit: 5,
+              period: '300d',
+              overridable: true,
+            },
+          ],
+        },
+        ...{ plain: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: '300d' }] },
+      } as ConfigInput['limits']
+      const some = apiOf(gateway, { limits: limits! })
+      const token = await tokenWith(gateway, ['overrides:write', 'limits:use'])
+      const identity = { user: 'ada' }
+      const path = 'limits/mail/overrides/day'
+      const set = await some(`PUT ${path}`, { token, body: { identity, limit: 7, until: '1d' } })
+      expect(set.body).toMatchObject({
+        ...{ limit: 7, identity, rule: 'day', status: 'applies', by: expect.any(String), removed: [] },
+      })
+      const decided = await some('POST limits/mail', { token, body: { identity, cost: 6 } })
+      expect(decided.body).toMatchObject({ allowed: true, rules: [{ limit: 7, remaining: 1 }] })
+      expect((await some('GET limits/mail/overrides', { token })).body.overrides).toMatchObject([
+        { identity, rule: 'day', limit: 7 },
+      ])
+      const removed = await some(`POST ${path}/remove`, { token, body: { identity } })
+      expect(removed.body).toEqual({ limit: 'mail', identity, overrides: [] })
+      const wrong = await some(`PUT ${path}`, { token, body: { limit: 7 } })
+      expect([wrong.status, wrong.body.errors[0].detail]).toEqual([
+        400,
+        expect.stringContaining('user is missing'),
+      ])
+      const refused = await some('PUT limits/plain/overrides/day', { token, body: { limit: 7 } })
+      expect(refused).toMatchObject({
+        status: 422,
+        body: { detail: expect.stringContaining('overridable: true') },
+      })
+      expect((await some(`PUT limits/none/overrides/day`, { token, body: { limit: 7 } })).status).toBe(404)
+    })
+
     it('get a plan, a block and overrides', async () => {
       await create({ consumer: 'acme' })
       expect((await api('PATCH consumers/acme', { token, body: { plan: 'pro' } })).body.plan).toBe('pro')

@@ -476,7 +476,7 @@ describe('a mistake in units', () => {
       'countIf in a limit by name',
       withLimit({ countIf: { status: [401] } }),
       [
-        'limits.llm[0].countIf: is not a setting here. Settings: name, unit, by, algorithm, limit, period, timeZone, start, mode, enforce, candidateFor, onStoreFailure, lease.',
+        'limits.llm[0].countIf: is not a setting here. Settings: name, unit, by, overridable, algorithm, limit, period, timeZone, start, mode, enforce, candidateFor, onStoreFailure, lease.',
       ],
     ],
   ])('%s', (_, config, expected) => {

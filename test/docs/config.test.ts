@@ -104,6 +104,13 @@ function configsFor(name: string, { of = [''], path: place }: Row): Make[] {
         const whole = algorithm === 'concurrency' ? rule : { ...rule, period }
         return { ...CONFIG, rules: [put(whole, path, value)] }
       })
+    case 'limits':
+      return [
+        (path, value) => {
+          const rule = { name: 'a', algorithm: 'gcra', limit: 1, period: '1s' }
+          return { ...CONFIG, limits: { a: [put(rule, path, value)] } }
+        },
+      ]
     case 'routes':
       return [
         (path, value) => ({ ...CONFIG, routes: [put({ name: 'b', match: { path: '/b' } }, path, value)] }),

@@ -57,7 +57,7 @@ const blocksOf = (page: string) =>
       return [{ text: command!.trim(), comment: comment.trim() }]
     })
     if (commands.length === 0) return []
-    const isOfLimits = commands.some(command => command.text.includes('zendesk'))
+    const isOfLimits = commands.some(command => /zendesk|messages/.test(command.text))
     const before = all.slice(0, i).map(([, , text]) => text!)
     if (isOfLimits) return [{ commands, config: before.findLast(each => each.includes('limits: {')) }]
     return [{ commands, config: configWithRuleOf(before, commands.map(({ text }) => text).join('\n')) }]

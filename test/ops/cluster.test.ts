@@ -1,13 +1,14 @@
 /** Administration on a Redis Cluster: each step stays in one slot, or runs once for each slot. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { administer } from '../../src/ops/admin/index.ts'
 import type { AdminStore } from '../../src/ops/admin-store-shape.ts'
 import { blockConsumer, listConsumers, setPlan } from '../../src/ops/consumers.ts'
 import { expireKey, revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey, importKey, listedConsumer, listKeys, removeFromIndexIfEmpty } from '../../src/ops/keys.ts'
 import { peekCaller, peekLimit, resetCaller, resetLimit } from '../../src/ops/limits.ts'
-import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
+import { compileOverride, setOverride, withInput } from '../../src/ops/overrides.ts'
 import { removeConsumer } from '../../src/ops/remove-consumer.ts'
 import { createToken, findToken, listTokens, revokeToken, rotateToken } from '../../src/ops/tokens.ts'
 import { write } from '../../src/ops/write.ts'
@@ -25,6 +26,10 @@ const INPUT: ConfigInput = {
   ],
   limits: {
     zendesk: [{ name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 2, period: '300d' }],
+    tenant: [
+      { name: 'all', algorithm: 'fixed-window', limit: 9, period: '300d', overridable: true },
+      { name: 'quota', by: ['tenant'], algorithm: 'gcra', limit: 9, period: '300d', overridable: true },
+    ],
   },
   store: { cluster: true },
 }
@@ -72,6 +77,24 @@ describeOnCluster('the administration', start => {
         .map(String)
         .filter(key => !/\{(ip|l):/.test(key)),
     ).toEqual([])
+  })
+
+  it('overrides limits by name', async () => {
+    const config = withInput(configOf(INPUT), INPUT)
+    const { limits } = administer({ store: admin.store, config, by: 'ops' })
+    const identity = { tenant: 'acme' }
+    await limits.setOverride('tenant', identity, 'quota', { limit: 20 })
+    await limits.setOverride('tenant', {}, 'all', { limit: 30 })
+    expect((await limits.peek('tenant', identity)).rules).toMatchObject([
+      { remaining: 30 },
+      { remaining: 20 },
+    ])
+    await limits.reset('tenant', identity)
+    expect((await limits.overrides('tenant')).overrides).toHaveLength(2)
+    await limits.removeOverride('tenant', identity, 'quota')
+    await limits.removeOverride('tenant', {}, 'all')
+    expect((await limits.overrides('tenant')).overrides).toEqual([])
+    expect((await limits.peek('tenant', identity)).rules).toMatchObject([{ remaining: 9 }, { remaining: 9 }])
   })
 
   it('gives an opaque key to one consumer at most, wherever two imports meet', async () => {

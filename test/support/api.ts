@@ -21,7 +21,7 @@ export const EVERY_ROUTE = {
   credentials: { opaqueKeys: {} },
   units: { tokens: { estimate: 100 } },
   limits: {
-    sms: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: '1d' }],
+    sms: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: '1d', overridable: true }],
     llm: [{ name: 'minute', algorithm: 'gcra', limit: 1000, period: '1m', unit: 'tokens' }],
     jobs: [{ name: 'at-once', algorithm: 'concurrency', limit: 2 }],
   },

@@ -179,6 +179,15 @@ const limitOnly = {
   ),
 }
 
+const fixedOnly = {
+  ...limitOnly,
+  /**
+   * Whether operators can give single identities other numbers without a deployment (docs/limits-by-name.md#overrides). Each call then
+   * reads one key more, in the same trip (default `false`).
+   */
+  overridable: v.optional(flag),
+}
+
 const RULE =
   "is not a rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }."
 const CALL_RULE =
@@ -223,7 +232,7 @@ const ALGORITHMS = listed(
 )
 
 export const rule = ruleOf(gatewayOnly, concurrencyOnly, RULE)
-const fixedLimitRule = ruleOf(limitOnly, {}, LIMIT_RULE)
+const fixedLimitRule = ruleOf(fixedOnly, {}, LIMIT_RULE)
 
 /** The parameters that a call gives. All others stay in the rule. */
 const OF_CALL = ['limit', 'period', 'burst', 'queue'] as const

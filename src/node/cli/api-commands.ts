@@ -39,6 +39,7 @@ import { expiryText, oneOf } from './key-changes.ts'
 import { keyTable, printCreatedKey } from './key-output.ts'
 import { mustHaveOneKey } from './keys.ts'
 import { callsByApi } from './limit-calls-by-api.ts'
+import { printOverrides } from './limit-overrides.ts'
 import { identityText, parseTarget } from './limit-target.ts'
 import { pauseText } from './limits.ts'
 import { print } from './output.ts'
@@ -253,6 +254,22 @@ const COMMANDS: Readonly<Record<string, Run>> = {
 
   'limits resume': async (api, flags, limit) => {
     await printPause(api, flags, 'resume', limit!)
+  },
+
+  'limits override': async (api, { mode, ...flags }, limit, rule) => {
+    const { name, identity } = limitOf('override', flags, limit)
+    const { remove, removeStale } = flags
+    const params = { name, rule: rule! }
+    if (remove) mustRemoveAlone(overrideFlags({ ...flags, ...(mode && { mode }) }))
+    const numbers = { ...unitsIn(overrideFlags(flags)), mode, removeStale, ...endOf(flags) }
+    const body = { identity, ...(remove ? {} : numbers) }
+    const id = remove ? 'removeLimitOverride' : 'setLimitOverride'
+    printOverrides(flags, await api.call<object>(id, { params, body, ...reasonOf(flags) }))
+  },
+
+  'limits overrides': async (api, flags, limit) => {
+    const params = { name: limit! }
+    printOverrides(flags, await api.call<object>('listLimitOverrides', { params }))
   },
 
   'limits acquire': async (api, flags, limit, ...command) => {

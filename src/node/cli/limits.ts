@@ -47,6 +47,7 @@ import {
 } from './administration.ts'
 import { correctCommand } from './corrections.ts'
 import { withExamples } from './help.ts'
+import { limitOverrideCommand, limitOverridesCommand } from './limit-overrides.ts'
 import {
   addLimit,
   addNumbers,
@@ -69,9 +70,9 @@ interface Flags extends StoreFlags, TargetFlags {
 
 export function limitsCommand(load: ConfigLoader = loadConfig): Command {
   return new Command('limits')
-    .summary('show, use, pause, reset and correct limits')
+    .summary('show, use, pause, override, reset and correct limits')
     .description(
-      'Show what is left of the limits by name and of the gateway rules, reset and pause them, run commands under them, and correct settlements.',
+      'Show what is left of the limits by name and of the gateway rules, reset, pause and override them, run commands under them, and correct settlements.',
     )
     .addCommand(
       withExamples(
@@ -131,6 +132,8 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
         'limits resume zendesk --by account=42',
       ),
     )
+    .addCommand(limitOverrideCommand(load))
+    .addCommand(limitOverridesCommand(load))
     .addCommand(acquireCommand(load))
     .addCommand(takeCommand(load))
     .addCommand(refundCommand(load))

@@ -10,6 +10,7 @@ import {
   atOnceOf,
   compileOverride,
   findOverridable,
+  type OverrideInput,
   removeOverride,
   setOverride,
   statusOf,
@@ -57,10 +58,20 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
     )
     .argument('<consumer>', CONSUMER_HELP)
     .argument('<rule>', 'name of a rule that counts by consumer')
+  addOverrideOptions(command, 'consumer').action(override.bind(null, load))
+  return withExamples(
+    addAuthorOptions(command),
+    `${group} override acme consumer-minute --limit 600 --for 24h`,
+    `${group} override acme consumer-minute --remove`,
+  )
+}
+
+/** The options of an override without its author. @param whose it is */
+export function addOverrideOptions(command: Command, whose: 'consumer' | 'identity'): Command {
   for (const [name, { label: words, algorithms }] of planUnits) {
     const isForAll = algorithms.length === ALGORITHM_NAMES.length
     const meaning = isForAll
-      ? "limit of the consumer (default: the rule's)"
+      ? `limit of the ${whose} (default: the rule's)`
       : `${words}, with ${algorithms.join(' and ')}`
     command.option(`--${name} <units>`, meaning, parseUnits)
   }
@@ -70,7 +81,7 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
   )
   command
     .addOption(
-      new Option('--mode <mode>', 'mode of the rule for the consumer').choices(['enforce', 'shadow', 'off']),
+      new Option('--mode <mode>', `mode of the rule for the ${whose}`).choices(['enforce', 'shadow', 'off']),
     )
     .addOption(duration.conflicts('until').helpGroup(CHANGE_OPTIONS))
     .option('--remove', 'remove the override')
@@ -79,14 +90,7 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
       'also remove overrides of rules that this config does not have, even if another deployment has them',
     )
     .option('--yes', 'accepted for scripts; this command never asks for confirmation')
-    .action(override.bind(null, load))
-  optionIn(CHANGE_OPTIONS, command, '--until <time>', UNTIL_HELP)
-  addAuthorOptions(command)
-  return withExamples(
-    command,
-    `${group} override acme consumer-minute --limit 600 --for 24h`,
-    `${group} override acme consumer-minute --remove`,
-  )
+  return optionIn(CHANGE_OPTIONS, command, '--until <time>', UNTIL_HELP)
 }
 
 async function override(
@@ -95,18 +99,11 @@ async function override(
   rule: string,
   flags: OverrideFlags,
 ): Promise<void> {
-  const { mode } = flags
-  const end = flags.for ?? flags.until
   if (flags.remove) return await remove(load, argument, rule, flags)
-  const until = end === undefined ? undefined : parseFutureTime(end)
+  const input = inputIn(rule, flags)
   const { store, config } = await openStore(flags, load)
   const consumer = await parseConsumerName(argument)
-  const numbers = compileOverride(config.input, {
-    rule,
-    ...unitsIn(flags),
-    ...(mode && { mode }),
-    ...(until && { until }),
-  })
+  const numbers = compileOverride(config.input, input)
   const compiled = { ...numbers, at: new Date(), by: signatureOf(flags).by }
   const { removeStale } = flags
   const change = await setOverride(store, consumer, compiled, { config: config.input, removeStale })
@@ -125,6 +122,13 @@ async function override(
 
 function removedText(removed: readonly Override[], config: LoadedConfig): string {
   return removed.length > 0 ? `\nThese were removed:\n\n${overrideTable(removed, config)}` : ''
+}
+
+/** @throws AdminError for an end that is not in the future */
+export function inputIn(rule: string, { mode, ...flags }: OverrideFlags): OverrideInput {
+  const end = flags.for ?? flags.until
+  const until = end === undefined ? undefined : parseFutureTime(end)
+  return { rule, ...unitsIn(flags), ...(mode && { mode }), ...(until && { until }) }
 }
 
 export function unitsIn(flags: OverrideFlags): Partial<Record<PlanUnits, number>> {

@@ -4,7 +4,7 @@ import type { LimitIdentity } from '../../set-ups/limits/limiter.ts'
 import { AdminError } from '../admin-error.ts'
 import { giving } from '../call-numbers.ts'
 import { type CallerIdentity, rulesByMore } from '../caller-identity.ts'
-import type { AdminContext } from '../context.ts'
+import { type AdminContext, signedBy } from '../context.ts'
 import { correctCaller, correctLimit, MAX_CORRECTION, ruleOfCaller, ruleOfLimit } from '../corrections.ts'
 import {
   type CallerDocument,
@@ -18,14 +18,20 @@ import {
   limitResetDocument,
 } from '../documents/limits.ts'
 import { type LoadDocument, loadDocument } from '../documents/stats.ts'
+import { checkRuleMode, parseEnd } from '../inputs.ts'
+import { listLimitOverrides, removeLimitOverride, setLimitOverride } from '../limit-overrides.ts'
 import { pauseLimit, peekCaller, peekLimit, planReset, resetCaller, resetLimit } from '../limits.ts'
-import { parseConsumerName, parseMode, parsePlan } from '../names.ts'
+import { parseConsumerName, parseMode, parsePlan, parseShortText } from '../names.ts'
 import { readLoad } from '../origin-load.ts'
+import { limitOverrideRules } from '../overrides.ts'
+import type { OverrideSettings } from './consumers.ts'
 
 export type LimitAdmin = ReturnType<typeof administerLimits>
 
 /** A caller is given by parts, such as `{ consumer: 'acme' }` or `{ address: '192.0.2.7' }`. */
-export function administerLimits({ store, config }: Pick<AdminContext, 'store' | 'config'>) {
+export function administerLimits(context: AdminContext) {
+  const { store, config } = context
+  const contextOf = (limit: string) => ({ store, config, overrides: limitOverrideRules(config, limit) })
   return {
     /** What is left of a limit by name. Spends nothing. */
     async peek(limit: string, by: LimitIdentity = {}, numbers?: CallNumbers): Promise<LimitDocument> {
@@ -57,6 +63,28 @@ export function administerLimits({ store, config }: Pick<AdminContext, 'store' |
     async resume(limit: string, by: LimitIdentity = {}) {
       return limitPauseDocument(limit, by, await pauseLimit(store, config, limit, by, 0))
     },
+
+    /** Overrides an `overridable` rule for one identity. It replaces an earlier override of the rule. */
+    async setOverride(
+      limit: string,
+      identity: LimitIdentity,
+      rule: string,
+      { until, by: own = context.by, removeStale, ...settings }: OverrideSettings,
+    ) {
+      checkRuleMode(settings.mode)
+      const end = until === undefined ? undefined : parseEnd(until)
+      const by = parseShortText(own, 'name')
+      const input = { rule, ...settings, ...(end && { until: end }) }
+      const signed = { ...contextOf(limit), store: signedBy(context, { by }) }
+      return await setLimitOverride(signed, limit, identity, input, { at: new Date(), by, removeStale })
+    },
+
+    /** @returns the overrides of the identity that are left */
+    removeOverride: async (limit: string, identity: LimitIdentity, rule: string) =>
+      await removeLimitOverride(contextOf(limit), limit, identity, rule),
+
+    /** Those of all identities. */
+    overrides: async (limit: string) => await listLimitOverrides(contextOf(limit), limit),
 
     async resetCaller(caller: CallerIdentity) {
       const parts = await parseCaller(caller)

@@ -108,6 +108,7 @@ export function createApi(
       overrides ??= parts.createOverrides(config, parts)
       return overrides
     },
+    overridesOf: limit => parts.createOverrides(config, parts, limit),
     serveAdmin: createAdminCalls({ ...admin, auditKeepMs: config.auditKeepMs }, parts.opsOnCluster),
   }
   const matchRoute = createMatchRoute(routes.map(route => ({ ...route, serve: route.create(services) })))
@@ -163,7 +164,7 @@ function noSuchRoute(methods: readonly string[]): ApiError {
     ? new ApiError('method-not-allowed', `This path has ${allowed}.`, { headers: { allow: allowed } })
     : new ApiError(
         'not-found',
-        'The API has no such path, or the config leaves it out. Check api.routes; keys/import needs credentials.opaqueKeys, reserve and settle need a limit with a unit, renew and release one with concurrency.',
+        'The API has no such path, or the config leaves it out. Check api.routes; keys/import needs credentials.opaqueKeys, reserve and settle need a limit with a unit, renew and release one with concurrency, overrides of limits one with overridable: true.',
       )
 }
 

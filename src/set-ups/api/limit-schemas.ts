@@ -1,6 +1,7 @@
 /** The schemas of requests about limits by name, which a Worker without them does not carry. */
 import { MAX_COST } from '../limits/arguments.ts'
 import { anyOf, byName, type InputSchema, integer, object, text, textOf } from './json-schema.ts'
+import { overrideMembers } from './schemas.ts'
 
 const { MAX_SAFE_INTEGER: MAX_EXACT } = Number
 const string: InputSchema<string> = { type: 'string' }
@@ -53,5 +54,6 @@ export const pauseBody = object({
   'forMs?': integer(1, MAX_COST),
   'retryAfter?': text(100),
 })
-export const resumeBody = object({ 'identity?': identity })
+export const identityBody = object({ 'identity?': identity })
+export const limitOverrideBody = object({ 'identity?': identity, ...overrideMembers })
 export const resetBody = object({ 'identity?': identity, 'rule?': name, 'numbers?': numbers })

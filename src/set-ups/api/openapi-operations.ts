@@ -5,6 +5,7 @@ import { consumersOperations } from './operations/consumers.ts'
 import { heldUnitsOperations } from './operations/held-units.ts'
 import { importOperations } from './operations/import-key.ts'
 import { keysOperations } from './operations/keys.ts'
+import { limitOverridesOperations } from './operations/limit-overrides.ts'
 import { limitsOperations } from './operations/limits.ts'
 import { openapiOperations } from './operations/openapi.ts'
 import { overridesOperations } from './operations/overrides.ts'
@@ -29,7 +30,7 @@ export const API_OPERATIONS: Readonly<Record<ApiRoutes, PartOperations>> = {
   usage: usageOperations,
   keys: merge(keysOperations, importOperations),
   consumers: consumersOperations,
-  overrides: overridesOperations,
+  overrides: merge(overridesOperations, limitOverridesOperations),
   switches: switchesOperations,
   stats: statsOperations,
   why: whyOperations,

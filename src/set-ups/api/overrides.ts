@@ -3,16 +3,23 @@ import type { Config } from '../../config/compile.ts'
 import { createOverrideRules, type OverrideRules } from '../../ops/override-rules.ts'
 import type { NumbersParts } from '../limits/numbers.ts'
 
-/** @param config with `api` */
+/** @param config with `api` @param limit by name. Absent: the rules of the gateway */
 export function createOverrides(
-  { api, rules, plans }: Config,
+  { api, rules: ofGateway, limits, plans }: Config,
   { ruleNumbers, mistakesOfSettlement }: NumbersParts,
+  limit?: string,
 ): OverrideRules {
   const { algorithms, compiledUnits, written } = api!
-  const compiled = { written: written.rules, rules, plans, algorithms, compiledUnits }
-  return createOverrideRules(compiled, {
-    numbersOf: ({ algorithm }) => ruleNumbers[algorithm]!.numbers,
-    thirdNumberOf: algorithm => ruleNumbers[algorithm]!.third,
-    mistakesOfSettlement,
-  })
+  const own =
+    limit === undefined
+      ? { written: written.rules, rules: ofGateway }
+      : { limit, written: written.limits?.[limit], rules: limits.get(limit)! }
+  return createOverrideRules(
+    { ...own, plans, algorithms, compiledUnits },
+    {
+      numbersOf: ({ algorithm }) => ruleNumbers[algorithm]!.numbers,
+      thirdNumberOf: algorithm => ruleNumbers[algorithm]!.third,
+      mistakesOfSettlement,
+    },
+  )
 }

@@ -58,6 +58,8 @@ export interface Services {
   tokens: TokenChecks
   /** The rules of the config, as overrides change them. Created at its first use, as `limits`: a Worker need not have them. */
   readonly overrides: OverrideRules
+  /** The same for a limit by name. */
+  overridesOf(limit: string): OverrideRules
   readonly limits: ApiLimits
   /** With `credentials.apiKeys.signature`. */
   signing: KeySigning | undefined

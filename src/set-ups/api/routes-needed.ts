@@ -2,7 +2,7 @@
 import { servedRoutes } from '../../config/api-routes.ts'
 import type { ApiRoutes } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
-import { anyCountsInFlight, anyReserves } from '../../limiter/needs.ts'
+import { anyCountsInFlight, anyOverridable, anyReserves } from '../../limiter/needs.ts'
 
 type Settings = Pick<Config, 'credentials' | 'limits'>
 
@@ -20,6 +20,7 @@ const NEEDS = {
   import: { part: 'keys', isNeeded: ({ credentials }) => credentials.opaqueKeys !== undefined },
   reservations: { part: 'limits', isNeeded: config => anyReserves(rulesOf(config)) },
   heldUnits: { part: 'limits', isNeeded: config => anyCountsInFlight(rulesOf(config)) },
+  limitOverrides: { part: 'overrides', isNeeded: config => anyOverridable(rulesOf(config)) },
 } as const satisfies Record<string, { part: ApiRoutes; isNeeded(config: Settings): boolean }>
 
 /** `import`: its routes are `importRoutes`, and `importOperations` is what the OpenAPI document says about them. */

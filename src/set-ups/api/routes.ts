@@ -6,6 +6,7 @@ import { consumersRoutes } from './handlers/consumers.ts'
 import { heldUnitsRoutes } from './handlers/held-units.ts'
 import { importRoutes } from './handlers/import-key.ts'
 import { keysRoutes } from './handlers/keys.ts'
+import { limitOverridesRoutes } from './handlers/limit-overrides.ts'
 import { limitsRoutes } from './handlers/limits.ts'
 import { createOpenapiRoutes } from './handlers/openapi.ts'
 import { overridesRoutes } from './handlers/overrides.ts'
@@ -24,6 +25,7 @@ const FURTHER: Readonly<Record<FurtherRoutes, readonly Route[]>> = {
   import: importRoutes,
   reservations: reservationsRoutes,
   heldUnits: heldUnitsRoutes,
+  limitOverrides: limitOverridesRoutes,
 }
 
 /** By the names of the setting `api.routes`. A built Worker carries only those that its config serves (built.ts). */
@@ -33,7 +35,7 @@ export const API_ROUTES: Readonly<Record<ApiRoutes, readonly Route[]>> = {
   usage: usageRoutes,
   keys: [...keysRoutes, ...FURTHER.import],
   consumers: consumersRoutes,
-  overrides: overridesRoutes,
+  overrides: [...overridesRoutes, ...FURTHER.limitOverrides],
   switches: switchesRoutes,
   stats: statsRoutes,
   why: whyRoutes,

@@ -31,14 +31,15 @@ export const changeConsumerBody = object({ plan: nullable(plan) })
 export const blockBody = object({ 'until?': end, 'reason?': label })
 
 export const mode = oneOf('enforce', 'shadow', 'off')
-export const overrideBody = object({
+export const overrideMembers = {
   'limit?': integer(1, MAX_COST),
   'burst?': integer(1, MAX_COST),
   'queue?': integer(0, MAX_COST),
   'mode?': mode,
   'until?': end,
   'removeStale?': { type: 'boolean' } as InputSchema<boolean>,
-})
+}
+export const overrideBody = object(overrideMembers)
 
 export const createTokenBody = object({
   name: label,

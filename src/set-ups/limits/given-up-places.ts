@@ -10,12 +10,15 @@ import type { Rule } from '../../config/compile-rule.ts'
 import { Lru } from '../../lru.ts'
 import type { Verdict } from '../../script/evaluation.ts'
 import type { ChangeResult } from '../../script/refund.ts'
+import { writtenNumbers } from '../../script/wire.ts'
 import type { LimitDecision } from './limiter-shape.ts'
 
 /** The queue of an identity. */
 export interface Queue {
   rule: Rule
   key: string
+  /** The limit and burst of the override under which its places were taken. */
+  written?: string | undefined
 }
 
 /** Adjacent places. Times are µs by the clock of the store. */
@@ -31,16 +34,18 @@ export interface Place {
  * The places that an admitted call has in queues.
  * @param queues the rules of the limit, with the keys of the identity
  */
-export function placesOf<Q extends Queue>(
+export function placesOf(
   { at, costs }: Pick<LimitDecision, 'at' | 'costs'>,
   verdicts: readonly Verdict[],
-  queues: readonly Q[],
-): { queue: Q; place: Place }[] {
+  queues: readonly Queue[],
+): { queue: Queue; place: Place }[] {
   return queues.flatMap(queue => {
     const { tag, name, counting } = queue.rule
     const verdict = counting.isQueue && at > 0 ? verdicts.find(({ rule }) => rule.tag === tag) : undefined
     const units = costs[name] ?? 0
-    return verdict?.allowed && units > 0 ? [{ queue, place: { at, wait: verdict.delay, units } }] : []
+    if (!verdict?.allowed || units === 0) return []
+    const written = writtenNumbers(verdict.rule, queue.rule)
+    return [{ queue: { ...queue, written }, place: { at, wait: verdict.delay, units } }]
   })
 }
 
@@ -61,9 +66,11 @@ export function createGivenUpPlaces(
   const queues = new Lru<KnownQueue>({ size: MAX_QUEUES })
 
   return async (queue, given) => {
-    const { rule, key } = queue
-    const id = `${rule.tag} ${key}`
-    const unitLength = rule.quota.period / rule.quota.rate
+    const { rule, key, written = '' } = queue
+    const id = `${rule.tag} ${written} ${key}`
+    // An override changes the limit of a queue and not its period.
+    const { period, rate } = rule.quota
+    const unitLength = (period / rate) * (written ? rule.limit / Number.parseInt(written, 10) : 1)
     const endOf = ({ at, wait, units }: Place) => at + wait + units * unitLength
     for (let place: Place | undefined = given; place; ) {
       const answer = await send(queue, place)

@@ -241,7 +241,8 @@ export function createGuardableLimiter<Further extends object = object>(
     const isCharged = outcome === undefined || (outcome.status === 'admitted') === (known.kind === 'allowed')
     const verdicts = known.kind === 'unavailable' ? [] : known.verdicts
     // A rule that is off does not take part.
-    const tookPart = new Set((outcome?.verdicts ?? verdicts).map(({ rule }) => rule.name))
+    const decided = outcome?.verdicts ?? verdicts
+    const tookPart = new Set(decided.map(({ rule }) => rule.name))
     const { reservation } = stake ?? {}
     const charged = isCharged && verb === 'decide' ? rules.filter(({ rule }) => tookPart.has(rule.name)) : []
     let isHeld = awaitsEnding && known.kind === 'allowed' && rules.some(({ rule }) => countsInFlight(rule))
@@ -257,7 +258,10 @@ export function createGuardableLimiter<Further extends object = object>(
       ...(at > 0 &&
         charged.length > 0 && {
           id: reservation?.id ?? attempt?.id ?? newReservationId(),
-          records: recordsOf(charged.map(({ rule }) => rule as LimitRule)),
+          records: recordsOf(
+            charged.map(({ rule }) => rule),
+            decided,
+          ),
         }),
       ...held,
       ...(numbers && { numbers }),
@@ -375,8 +379,11 @@ export function createGuardableLimiter<Further extends object = object>(
       ])
     },
   })
-  const giveUpPlace = createGivenUpPlaces(async ({ rule, key }, { at, wait, units }) => {
-    const bound = { ...bindRule(rule, key, units, nowMs()), units, spent: units, wait }
+  const giveUpPlace = createGivenUpPlaces(async ({ rule, key, written }, { at, wait, units }) => {
+    const bound = {
+      ...bindRule(rule, key, units, nowMs()),
+      ...{ units, spent: units, wait, ...(written && { written }) },
+    }
     const ruleSet = ruleSets.get(limitOf.get((rule.ofCall?.base ?? rule) as LimitRule)!)!
     const refund = { ruleSet, rules: [bound], spentAt: at, now: clock.now?.() }
     const result = await engine.change('refund', prepareRefund(refund), background)

@@ -16,7 +16,7 @@ import {
   type RulesWith,
 } from './arguments.ts'
 import type { LimitDecision, Limiter, RefundableDecision } from './limiter-shape.ts'
-import { changedRulesOf, isSameRecord } from './records-of.ts'
+import { changedRulesOf, isSameRecord, writtenIn } from './records-of.ts'
 import { refundOnce } from './refund-once.ts'
 import { isUndecided, refundableUnits } from './spent-units.ts'
 
@@ -63,7 +63,8 @@ export function createRefunding(options: RefundingOptions): (guard?: CallGuard) 
         if (spent <= 0) return []
         const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost))
         refundedUnits.set(rule.name, before + units)
-        return [{ ...bindRule(rule, key, units, nowMs()), units, spent, before }]
+        const written = writtenIn(rule, decision)
+        return [{ ...bindRule(rule, key, units, nowMs()), units, spent, before, ...(written && { written }) }]
       })
       if (refunds.length === 0) return { ...showResult(name, identity, { at: 0, verdicts: [] }), ...changed }
       const once = id === undefined ? undefined : refundOnce(decision, id, keyed)

@@ -17,7 +17,7 @@ import {
   type RulesWith,
 } from './arguments.ts'
 import type { LimitDecision, Limiter, SettleableDecision } from './limiter-shape.ts'
-import { changedRulesOf, isSameFamily, isSameRecord } from './records-of.ts'
+import { changedRulesOf, isSameFamily, isSameRecord, writtenIn } from './records-of.ts'
 import { isUndecided } from './spent-units.ts'
 
 /** What reservations need from the limiter. */
@@ -97,7 +97,10 @@ function reservationFor(
   const rules = keyed.flatMap(({ rule, key }) => {
     if (!isSameFamily(rule, decision)) return []
     const units = Object.hasOwn(reserved, rule.name) ? reserved[rule.name]! : 0
-    return units > 0 && rule.settlement ? [{ rule, key, mode: 'enforce' as const, reserved: units }] : []
+    const written = writtenIn(rule, decision)
+    return units > 0 && rule.settlement
+      ? [{ rule, key, mode: 'enforce' as const, reserved: units, ...(written && { written }) }]
+      : []
   })
   // A reservation that is given back at the end names its records.
   const isPartial =

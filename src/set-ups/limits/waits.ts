@@ -21,10 +21,12 @@ export function queueWait(verdicts: readonly Verdict[]): number {
  * @param longestMs that the call accepts
  */
 export function waitIn(
-  { counting, quota: { rate, period, burst } }: Rule,
+  { counting, quota: { rate, period, burst }, isOverridable }: Rule,
   longestMs: number,
 ): number | undefined {
-  if (!counting.isQueue || longestMs * 1e3 >= (burst * period) / rate) return undefined
+  // How long a queue under an override is, only the store knows.
+  const longest = isOverridable ? Number.POSITIVE_INFINITY : (burst * period) / rate
+  if (!counting.isQueue || longestMs * 1e3 >= longest) return undefined
   return Math.max(0, Math.floor(longestMs * 1e3))
 }
 
@@ -83,13 +85,16 @@ export function answerFor(
 
 /** How often a rule admits a cost, on average (µs). */
 const paceOf = (rule: Rule, cost: number) =>
-  countsInFlight(rule) ? Number.POSITIVE_INFINITY : (cost * rule.quota.period) / rule.quota.rate
+  countsInFlight(rule) ? Number.POSITIVE_INFINITY : (cost * quotaOf(rule).period) / quotaOf(rule).rate
+
+/** The quota with the limit of an override, whose rate is not in the rule of a verdict. */
+const quotaOf = ({ isOverridable, limit, period, quota }: Rule) =>
+  isOverridable ? { ...quota, rate: limit, period } : quota
 
 /** How long a rule that an admission has used up refuses the same cost (µs); for windows that slide, the average. */
 function waitFor({ rule, ...standing }: Verdict, cost: number): number {
-  const { counting, quota } = rule
   if (countsInFlight(rule)) return FIRST_PAUSE_MS * 1e3
-  return counting.waitFor?.(quota, standing, cost) ?? paceOf(rule, cost)
+  return rule.counting.waitFor?.(quotaOf(rule), standing, cost) ?? paceOf(rule, cost)
 }
 
 /** While a limit is paused, the first call looks again after this time (ms). */

@@ -20,7 +20,7 @@ import type { Held } from '../../limits/held.ts'
 import type { LimitDecision, Limiter, LimitPause } from '../../limits/limiter-shape.ts'
 import { pausedKey } from '../../limits/pausing.ts'
 import { mustHaveAny } from '../authenticate.ts'
-import { decideBody, pauseBody, peekBody, refundBody, resetBody, resumeBody } from '../limit-schemas.ts'
+import { decideBody, identityBody, pauseBody, peekBody, refundBody, resetBody } from '../limit-schemas.ts'
 import { ApiError, invalidInput } from '../problems.ts'
 import { adminRoute, type Call, limitRoute, type Route, type Services } from '../route.ts'
 
@@ -116,7 +116,7 @@ const pauseRoutes = [
     method: 'POST',
     path: 'limits/{name}/resume',
     scopes: scopesOfPause,
-    body: resumeBody,
+    body: identityBody,
     async run(call, services) {
       const { identity = {} } = call.body
       const name = checkPause(call, services, identity)

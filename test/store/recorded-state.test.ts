@@ -80,11 +80,11 @@ const KINDS: Readonly<Record<string, RegExp | string>> = {
   'sluice:{c:<consumer>}:job:<sha256>': NEWER,
   '…:state…:log:<tag>': /:state.*:log:\w{3}$/,
   '…:state…:log:<tag>:mid': /:state.*:log:\w{3}:mid$/,
+  '…:state…:overrides': NEWER,
+  'sluice:{l:<limit>}:overridden': NEWER,
   '…:state…:reserved': /:state.*:reserved$/,
   '…:state…:refunds:<number>': /:state.*:refunds:\d+$/,
   '…:state…:held:<tag>': /:state.*:held:\w{3}$/,
-  '…:state…:overrides': NEWER,
-  'sluice:{l:<limit>}:overridden': NEWER,
 }
 
 it('the recordings have every kind of key, except those that are left out with a reason', () => {

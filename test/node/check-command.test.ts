@@ -54,6 +54,15 @@ describe('npx sluicegate check', () => {
     expect(rules[1]).not.toHaveProperty('across_modes')
   })
 
+  it('says which limits get their numbers from each call', async () => {
+    const max = "max: { limit: 1000, period: '1m' }"
+    const file = configFile(
+      `export default { limits: { tenant: [{ name: 'quota', algorithm: 'gcra', numbers: 'call', ${max} }] } }`,
+    )
+    const { stdout } = await runInProcess(['check', file])
+    expect(stdout).toMatch(/^ {2}quota +at most 1000 per minute .*gcra, numbers of each call/m)
+  })
+
   it('warns about environment variables that the config reads', async () => {
     const file = configFile(
       `import { env } from 'node:process'

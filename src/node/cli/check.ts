@@ -156,7 +156,9 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimits
 /** Name, numbers, who is counted, and all else. The numbers of a plan stand below those of the rule. */
 function rowOf(rule: AnyRule, config: Config): string[] {
   const { name, limit, by, algorithm, quota, cost, match, mode, enforcedShare, candidateFor, on } = rule
-  const amount = formatFullAllowance(rule, adaptiveRangeOf(rule, config.adaptive))
+  const ofCalls = 'atCall' in rule && rule.atCall !== undefined
+  const allowance = formatFullAllowance(rule, adaptiveRangeOf(rule, config.adaptive))
+  const amount = ofCalls ? `at most ${allowance}` : allowance
   const numbers = countsInFlight(rule) ? [`ttl ${formatDuration(rule.period)}`] : []
   const atOnce = unitsAtOnce(descriptionOf(rule).numbers, quota.burst)
   // A request may wait in a queue, so the length of the queue is always shown.
@@ -165,7 +167,7 @@ function rowOf(rule: AnyRule, config: Config): string[] {
   }
   if (isOfPlan(rule, config)) return [`  ${match.plans!.join('|')}`, amount, '', numbers.join(', ')]
 
-  const parts = [algorithm, ...numbers]
+  const parts = [algorithm, ...(ofCalls ? ['numbers of each call'] : []), ...numbers]
   if (cost !== 1) parts.push(`${rule.unit === REQUESTS ? 'cost' : 'estimate'} ${cost}`)
   if ('countIf' in rule && rule.countIf) parts.push(`only status ${[...rule.countIf.status].join('|')}`)
   if (on !== 'request') parts.push(`on ${on}`)

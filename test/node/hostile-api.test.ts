@@ -76,7 +76,13 @@ const COMMANDS = [
   ...['consumers override acme minute --remove', 'consumers remove acme --yes', 'switch show'],
   ...['switch kill on --yes', 'switch rule minute off', 'stats', 'stats --fail-above limited>1%'],
   ...['stats --top consumers', 'why acme', 'audit', 'limits peek sms', 'limits reset sms --yes'],
-  ...['limits pause sms --for 1h', 'limits resume sms', 'limits acquire sms --timeout 1s -- true'],
+  ...['limits override sms day --by user=42 --limit 9', 'limits override sms day --by user=42 --remove'],
+  ...[
+    'limits overrides sms',
+    'limits pause sms --for 1h',
+    'limits resume sms',
+    'limits acquire sms --timeout 1s -- true',
+  ],
   ...['limits take sms', 'limits refund sms --receipt {}', 'tokens create --name ci --scopes keys:write'],
   ...['tokens list', 'tokens show 0123', 'tokens revoke 0123 --yes', 'tokens rotate 0123'],
 ]

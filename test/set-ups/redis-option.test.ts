@@ -31,7 +31,7 @@ const SENTINELS = { name: 'mymaster', sentinelRootNodes: [{ host: '127.0.0.1', p
 /** Without the variables of a store. */
 const env = {}
 
-describeOnRedis("the app's own Redis", start => {
+describeOnRedis("the app's own Redis", (start, kind) => {
   let redis: TestRedis
   beforeAll(async () => {
     redis = await start()
@@ -83,7 +83,8 @@ describeOnRedis("the app's own Redis", start => {
   )
 
   it('a client that was handed over stays open, and sees the keys in the database that it has chosen', async () => {
-    const client = new Redis(redis.url, { db: 3 })
+    // The embedded Redis has one database.
+    const client = new Redis(redis.url, { db: kind === 'embedded' ? 0 : 3 })
     const limiter = createLimiter({ ...CONFIG, environment: 'mine' }, { env, redis: client })
     await limiter.limit('job', { account: '1' })
     await limiter.close()

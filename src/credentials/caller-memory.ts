@@ -28,8 +28,26 @@ export const isAdmitted = (
 ): seen is RememberedCaller & Required<Pick<RememberedCaller, 'plan' | 'consumer'>> =>
   seen?.plan !== undefined && !seen.isBlocked && !seen.isUnknown
 
+type Answer = Pick<Outcome, 'status' | 'plan' | 'consumer' | 'at' | 'blockedUntil'>
+
+/** An answer of the store that changes what is known of a caller. Plain data. */
+export interface CallerNews {
+  credential: Claimed
+  answer: Answer
+}
+
+/** Connects the memories of several processes, so that a caller that one has admitted passes in all of them during an outage. */
+export interface CallerExchange {
+  publish(news: CallerNews): void
+  /** @param learn gets the news of the others */
+  subscribe(learn: (news: CallerNews) => void): void
+}
+
 /** About 300 bytes each; up to twice as many are kept. */
 const MAX_REMEMBERED = 10_000
+
+/** A caller that stays is shared again after this part of the time for which it is remembered. */
+const SHARED_AGAIN = 0.5
 
 /** A credential with the consumer that it claims. */
 type Claimed = Pick<Credential, 'digest' | 'consumer' | 'mode' | 'subject'>
@@ -45,6 +63,8 @@ interface Admitted
     Pick<RememberedCaller, 'mode'> {
   /** Until when the credential passes without the store (ms since the epoch). A signed key keeps its plan after that. */
   until: number
+  /** When it was last sent to other processes (ms since the epoch). */
+  sharedAt: number
 }
 
 export class CallerMemory {
@@ -54,6 +74,7 @@ export class CallerMemory {
   readonly #blocked: Lru<number>
   readonly #unknown: Lru<true>
   readonly #now: () => number
+  #publish: CallerExchange['publish'] | undefined
 
   /** @param now ms since the epoch */
   constructor(
@@ -87,41 +108,70 @@ export class CallerMemory {
     return { ...seen, ...(isBlocked && { isBlocked }), ...(isUnknown && { isUnknown }) }
   }
 
+  shareWith({ publish, subscribe }: CallerExchange): void {
+    this.#publish = publish
+    subscribe(({ credential, answer }) => void this.#learn(credential, answer))
+  }
+
   /**
    * Remembers the store's answer to a request.
    *
    * @param outcome of a request with this credential
    */
-  remember(
-    credential: Claimed,
-    outcome: Pick<Outcome, 'status' | 'plan' | 'consumer' | 'at' | 'blockedUntil'>,
-  ): void {
+  remember(credential: Claimed, outcome: Answer): void {
+    if (!this.#learn(credential, outcome) || !this.#publish) return
+    const { digest, consumer, mode, subject } = credential
+    const { status, plan, consumer: owner, at, blockedUntil } = outcome
+    this.#publish({
+      credential: { digest, consumer, subject, ...(mode && { mode }) },
+      answer: {
+        ...{ status, plan, at },
+        ...(owner !== undefined && { consumer: owner }),
+        ...(blockedUntil && { blockedUntil }),
+      },
+    })
+  }
+
+  /** @returns whether other processes may not know it */
+  #learn(credential: Claimed, outcome: Answer): boolean {
     const key = memoryKey(credential)
     const owner = outcome.consumer ?? this.#credentials.get(key)?.consumer ?? credential.consumer
     const isKnown = owner !== UNKNOWN_CONSUMER
     switch (outcome.status) {
-      case 'admitted':
-        if (isKnown) {
-          const until = this.#now() + this.#seenForMs
-          const mode = credential.mode === 'test' && { mode: credential.mode }
-          this.#credentials.set(key, { plan: outcome.plan, consumer: owner, until, ...mode })
-        }
+      case 'admitted': {
+        const wasRefused = this.#blocked.peek(owner) !== undefined || this.#unknown.peek(key) === true
         this.#blocked.delete(owner)
         this.#unknown.delete(key)
-        break
-      case 'blocked':
+        if (!isKnown) return false
+        const now = this.#now()
+        const known = this.#credentials.peek(key)
+        const isNews =
+          wasRefused || known?.plan !== outcome.plan || now - known.sharedAt >= this.#seenForMs * SHARED_AGAIN
+        const sharedAt = isNews ? now : known!.sharedAt
+        const mode = credential.mode === 'test' && { mode: credential.mode }
+        const until = now + this.#seenForMs
+        this.#credentials.set(key, { plan: outcome.plan, consumer: owner, until, sharedAt, ...mode })
+        return isNews
+      }
+      case 'blocked': {
+        if (!isKnown) return false
         // The end is by the clock of the store.
-        if (isKnown) {
-          const { at, blockedUntil = Number.POSITIVE_INFINITY } = outcome
-          this.#blocked.set(owner, this.#now() + (blockedUntil - at) / 1e3)
-        }
-        break
-      case 'unknown-credential':
+        const { at, blockedUntil = Number.POSITIVE_INFINITY } = outcome
+        const isNews = this.#blocked.peek(owner) === undefined
+        this.#blocked.set(owner, this.#now() + (blockedUntil - at) / 1e3)
+        return isNews
+      }
+      case 'unknown-credential': {
         // Only of credentials that were valid once, as everything here.
-        if (this.hasAdmitted(credential) || passesInOutage(credential)) this.#unknown.set(key, true)
+        const wasValid = this.hasAdmitted(credential) || passesInOutage(credential)
+        const isNews = wasValid && this.#unknown.peek(key) === undefined
+        if (wasValid) this.#unknown.set(key, true)
         this.#credentials.delete(key)
-        break
+        return isNews
+      }
       // A refusal by a limit changes nothing: it reports neither a block nor the validity of the credential.
+      default:
+        return false
     }
   }
 }

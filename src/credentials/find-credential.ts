@@ -9,7 +9,7 @@ import type { Outcome } from '../script/evaluation.ts'
 import { sha256 } from '../sha256.ts'
 import { consumerKey, credentialKey } from '../store/keys.ts'
 import { apiKeyStart, consumerOfApiKey, modeOfApiKey } from './api-key.ts'
-import { CallerMemory, type RememberedCaller } from './caller-memory.ts'
+import { type CallerExchange, CallerMemory, type RememberedCaller } from './caller-memory.ts'
 import type { Credential, FindResult, RefusedCredential } from './credential.ts'
 import { type CredentialHeaders, readCredentialHeaders } from './credential-headers.ts'
 import type { createSignatureCheck } from './key-signature.ts'
@@ -35,6 +35,8 @@ export interface CredentialFinder {
   describe(accept: readonly CredentialMethod[]): string[]
   /** Remembers the store's answer about a credential, or forgets the credential if the store does not know it. */
   remember(credential: Credential | undefined, outcome: Outcome): void
+  /** Shares what the store answers about credentials with other processes. */
+  shareWith(exchange: CallerExchange): void
   /** The store's recent answer about a credential. */
   recall(credential: Credential | undefined): RememberedCaller | undefined
   /**
@@ -175,6 +177,7 @@ export function createCredentialFinder(
       if (credential.method === 'opaque-key') opaque!.remember(credential, outcome)
     },
 
+    shareWith: exchange => remembered.shareWith(exchange),
     recall: credential => credential && remembered.recall(credential),
 
     useMode: (credential, mode, consumer) => opaque!.useMode(credential, mode, consumer),

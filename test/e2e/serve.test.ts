@@ -13,6 +13,7 @@ import { runProcess } from '../support/command-line.ts'
 import { PATIENT, PATIENT_MS } from '../support/patience.ts'
 import { residentBytes } from '../support/processes.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
+import { startRedisProcess } from '../support/redis-process.ts'
 import { type RunningServer, send, startLoad, startServer } from '../support/serve.ts'
 import { hasRedisServer } from '../support/servers.ts'
 
@@ -100,6 +101,25 @@ describe.skipIf(!hasRedisServer)('sluicegate serve', () => {
     expect(counted).toBeLessThanOrEqual(admitted! + failures)
     expect(server.workers()).toHaveLength(2)
     expect(server.workers()).not.toContain(victim)
+  })
+
+  it('lets a key that one worker has admitted pass in all of them while Redis is away', async () => {
+    const own = await startRedisProcess()
+    const [env, config] = [{ REDIS_URL: own.url, ORIGIN_URL: originUrl }, 'test/support/serve-keys.config.ts']
+    const server = await startServer(env, ['--workers', '3'], config)
+    running.push(server)
+    const created = await runProcess(
+      ['keys', 'create', '--consumer', 'acme', '--config', config, '--json'],
+      env,
+    )
+    const headers = { authorization: `Bearer ${JSON.parse(created.stdout).key}` }
+    expect((await send(`${server.url}/x`, { headers })).status).toBe(200)
+    await own.close()
+    // At once, so that each worker gets some of them.
+    const replies = Array.from({ length: 9 }, () => send(`${server.url}/held`, { headers }))
+    await vi.waitFor(() => expect(held).toHaveLength(9), PATIENT)
+    for (const release of held.splice(0)) release()
+    expect((await Promise.all(replies)).map(({ status }) => status)).toEqual(Array(9).fill(200))
   })
 
   it('hands a connection to another worker if the first one is killed before it takes it', async () => {

@@ -163,6 +163,7 @@ describe('a decision that has been made', () => {
         addressOf: () => undefined,
         identify: async () => ({ addressIdentity: '192.0.2.1' }),
         refuse: () => undefined,
+        shareWith() {},
         remember() {
           throw new TypeError('a bug')
         },

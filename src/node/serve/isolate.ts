@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import { applyOwnVariables } from '../../config/environment.ts'
+import type { CallerExchange } from '../../credentials/caller-memory.ts'
 import { createLog, type Log } from '../../log.ts'
 import { api } from '../../set-ups/api/index.ts'
 import { createGateway } from '../../set-ups/gateway/app.ts'
@@ -34,6 +35,8 @@ export interface IsolateOptions {
   secret?: string
   /** Writes a line of the log. Default: the console. */
   writeLine?: (line: string) => void
+  /** Shares admitted callers with the other workers. */
+  callers?: CallerExchange
   /** As in listener.ts. */
   replacesGlobals?: boolean
   /** Replace those of limits-of-connections.ts; tests are more impatient. */
@@ -76,6 +79,7 @@ export async function startIsolate(options: IsolateOptions): Promise<Isolate> {
     ...{ variables: { ...variables }, peerOf, timer, secret, fetchOrigin: origin.fetchOrigin },
     ...{ log, board: createSwitchBoard(SYSTEM_CLOCK) },
     reporting: { timer },
+    ...(options.callers && { callers: options.callers }),
     limiter: { waitUntil, clock: { sleep: sleepBy(timer), timer } },
     ...(admin && { connection: admin }),
   })

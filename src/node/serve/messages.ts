@@ -1,5 +1,6 @@
 /** What the processes of `sluicegate serve` say to each other. */
 import type { Writable } from 'node:stream'
+import type { CallerNews } from '../../credentials/caller-memory.ts'
 import type { JsonOutput } from './json-output.ts'
 
 /** Of a worker, passed in the variable SLUICE_SERVE_SETTINGS. */
@@ -18,12 +19,17 @@ export type FromWorker =
   | { type: 'failed'; message: string }
   /** @param cut requests that were cut off */
   | { type: 'stopped'; cut: number }
+  | CallerMessage
 
-export interface ToWorker {
-  type: 'stop'
-  /** Whether no other process takes over. */
-  isFinal: boolean
+/** What the store has answered about a caller. The primary process passes it on to the other workers. */
+export interface CallerMessage {
+  type: 'caller'
+  news: CallerNews
 }
+
+export type ToWorker =
+  /** @param isFinal no other process takes over */
+  { type: 'stop'; isFinal: boolean } | CallerMessage
 
 /** Writes a log line, in the form of those of the gateway. */
 export type ProcessLog = (

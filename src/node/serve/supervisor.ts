@@ -67,6 +67,12 @@ export async function supervise({ workers, log, ...settings }: SuperviseOptions)
     stdio: ['inherit', 'inherit', 'pipe', 'ipc'],
   })
 
+  /** Sends what one worker has learned to the others. */
+  function passOn(message: ToWorker, from: Worker): void {
+    for (const worker of Object.values(cluster.workers ?? {}))
+      if (worker && worker !== from && worker.isConnected()) worker.send(message, () => {})
+  }
+
   /** Starts a worker. @throws Error if it does not become ready */
   function launch(): Promise<{ worker: Worker; url: string }> {
     const worker = cluster.fork({ SLUICE_SERVE_SETTINGS: JSON.stringify({ ...settings, secret }) })
@@ -77,6 +83,7 @@ export async function supervise({ workers, log, ...settings }: SuperviseOptions)
       worker.on('message', (message: FromWorker) => {
         if (message.type === 'ready') resolve({ worker, url: message.url })
         else if (message.type === 'failed') reject(new Error(message.message))
+        else if (message.type === 'caller') passOn(message, worker)
         else log('info', 'worker-stopped', { pid: worker.process.pid, cut: message.cut })
       })
       worker.once('exit', (code, signal) =>

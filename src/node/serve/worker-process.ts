@@ -1,5 +1,6 @@
 /** A worker of `sluicegate serve`. The primary process (supervisor.ts) starts it, and asks it to stop. */
 import cluster from 'node:cluster'
+import type { CallerExchange } from '../../credentials/caller-memory.ts'
 import { traceOf } from '../../errors.ts'
 import { type Isolate, startIsolate } from './isolate.ts'
 import { writeOnlyJson } from './json-output.ts'
@@ -30,6 +31,16 @@ process.on('SIGTERM', () => stop(true))
 process.on('message', (message: ToWorker) => {
   if (message.type === 'stop') stop(message.isFinal)
 })
+
+/** Without other workers, the primary process drops the news. */
+const callers: CallerExchange = {
+  publish: news => send({ type: 'caller', news }),
+  subscribe: learn =>
+    process.on('message', (message: ToWorker) => {
+      if (message.type === 'caller') learn(message.news)
+    }),
+}
+
 cluster.worker?.on('disconnect', () => {
   // The primary process has died. Without this, Node would end this one at once.
   cluster.worker!.exitedAfterDisconnect = true
@@ -46,7 +57,7 @@ try {
   isolate = await startIsolate({
     ...{ config, variables: process.env as ServeVariables },
     ...{ host: settings.host, port: settings.port, secret: settings.secret, replacesGlobals: true },
-    writeLine: output.writeLine,
+    ...{ writeLine: output.writeLine, callers },
   })
   send({ type: 'ready', url: isolate.url })
 } catch (error) {

@@ -7,6 +7,7 @@ import { type Clock, elapsed, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer
 import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
 import { countsByField } from '../../config/identity-parts.ts'
+import type { CallerExchange } from '../../credentials/caller-memory.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
 import { createLog, type Log } from '../../log.ts'
@@ -57,6 +58,8 @@ export interface Platform {
   timer?: Timer
   /** The time of reports about the origin (µs); absent: the clock of the store, as always in production. */
   reportAt?: () => number
+  /** Shares admitted callers with other processes of the same server. Default: each process remembers its own. */
+  callers?: CallerExchange
   /** How busy this process is; tests pass their own. */
   processUsage?: ProcessUsage
   /** Default: a log of its own, bounded by the config. */
@@ -141,6 +144,7 @@ export function createHandler(
     reporting,
   )
   const identifier = createIdentifier(config, parts, variables, () => clock.now())
+  if (platform.callers) identifier.shareWith(platform.callers)
   const originLoad = followsOrigin(config)
     ? parts.createOriginLoad(config, parts, {
         ...{ clock, board, reportAt: platform.reportAt, processUsage: platform.processUsage },

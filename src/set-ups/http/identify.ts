@@ -3,7 +3,7 @@ import { isInRanges } from '../../config/address-ranges.ts'
 import type { CallerMode } from '../../config/caller-mode.ts'
 import type { Config } from '../../config/compile.ts'
 import { ANONYMOUS } from '../../config/compile-route.ts'
-import type { RememberedCaller } from '../../credentials/caller-memory.ts'
+import type { CallerExchange, RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { createCredentialFinder, type FinderParts } from '../../credentials/find-credential.ts'
 import type { Outcome } from '../../script/evaluation.ts'
@@ -33,6 +33,8 @@ export interface Identifier {
   refuse(request: Request, client: string | undefined): Forbidden | undefined
   /** Remembers the store's answer about the caller's credential. */
   remember(caller: Caller, outcome: Outcome): void
+  /** Shares what the store answers about credentials with other processes. */
+  shareWith(exchange: CallerExchange): void
   /** The store's recent answer about the caller's credential. */
   recall(caller: Caller): RememberedCaller | undefined
   /** The caller with the mode, and with the consumer if only the store knew it, in the record of its opaque key. Remembers both. */
@@ -94,6 +96,8 @@ export function createIdentifier(
     refuse,
 
     remember: ({ credential }, outcome) => credentials.remember(credential, outcome),
+
+    shareWith: credentials.shareWith,
 
     recall: ({ credential }) => credentials.recall(credential),
 

@@ -1,0 +1,76 @@
+/** Processes that share what the store has answered about callers. */
+import { describe, expect, it } from 'vitest'
+import { type CallerExchange, CallerMemory, type CallerNews } from '../../src/credentials/caller-memory.ts'
+
+const SEEN_FOR_MS = 600_000
+const CREDENTIAL = {
+  ...{ digest: 'd', consumer: 'acme', mode: 'test' as const },
+  subject: { kind: 'key', consumerKey: 'c', credentialKey: 'k' },
+} as const
+const AT = 1e15
+const admitted = { status: 'admitted', plan: 'pro', at: AT } as const
+const blocked = { status: 'blocked', plan: '', at: AT, blockedUntil: AT + 60e6 } as const
+const unknown = { status: 'unknown-credential', plan: '', at: AT } as const
+
+/** Memories of processes, as the primary process connects them. Messages are JSON. */
+function processes(count: number) {
+  let now = 0
+  const sent: string[] = []
+  const listeners: ((news: CallerNews) => void)[] = []
+  const memories = Array.from({ length: count }, (_, own) => {
+    const exchange: CallerExchange = {
+      publish(news) {
+        const text = JSON.stringify(news)
+        sent.push(text)
+        for (const [i, listen] of listeners.entries()) if (i !== own) listen(JSON.parse(text))
+      },
+      subscribe: learn => void listeners.push(learn),
+    }
+    const memory = new CallerMemory({ seenForMs: SEEN_FOR_MS, signedForMs: undefined } as never, () => now)
+    memory.shareWith(exchange)
+    return memory
+  })
+  const pass = (ms: number) => {
+    now += ms
+  }
+  return { memories, sent, pass }
+}
+
+describe('what the store answers to one process', () => {
+  it('is known to the others: an admission, a block, the end of the block, and a revocation', () => {
+    const { memories } = processes(3)
+    const [first, second, third] = memories as [CallerMemory, CallerMemory, CallerMemory]
+    first.remember(CREDENTIAL, admitted)
+    for (const each of [second, third])
+      expect(each.recall(CREDENTIAL)).toMatchObject({ plan: 'pro', consumer: 'acme', mode: 'test' })
+    second.remember(CREDENTIAL, blocked)
+    expect(first.recall(CREDENTIAL)).toMatchObject({ isBlocked: true })
+    third.remember(CREDENTIAL, admitted)
+    expect(first.recall(CREDENTIAL)?.isBlocked).toBeUndefined()
+    third.remember(CREDENTIAL, unknown)
+    expect(first.recall(CREDENTIAL)).toEqual({ isUnknown: true })
+    expect(second.hasAdmitted(CREDENTIAL)).toBe(false)
+  })
+
+  it('is sent once, and again after half of the time for which it is remembered', () => {
+    const { memories, sent, pass } = processes(2)
+    const [first, second] = memories as [CallerMemory, CallerMemory]
+    for (let i = 0; i < 100; i++) first.remember(CREDENTIAL, admitted)
+    expect(sent).toHaveLength(1)
+    second.remember(CREDENTIAL, admitted)
+    expect(sent).toHaveLength(1)
+    pass(SEEN_FOR_MS / 2)
+    for (let i = 0; i < 100; i++) first.remember(CREDENTIAL, admitted)
+    expect(sent).toHaveLength(2)
+    pass(SEEN_FOR_MS - 1)
+    expect(second.hasAdmitted(CREDENTIAL)).toBe(true)
+  })
+
+  it('is not sent for made-up keys, and for refusals by limits', () => {
+    const { memories, sent } = processes(2)
+    memories[0]!.remember(CREDENTIAL, unknown)
+    memories[0]!.remember(CREDENTIAL, { status: 'refused', plan: 'pro', at: AT } as never)
+    expect(sent).toEqual([])
+    expect(memories[1]!.recall(CREDENTIAL)).toBeUndefined()
+  })
+})

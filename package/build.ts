@@ -17,13 +17,5 @@ for (const file of globSync('dist/**/*.d.ts', { cwd: ROOT })) {
   writeFileSync(ROOT + file, text.replaceAll(/(from |import\()('|")(\.[^'"]*)\.ts\2/g, '$1$2$3.js$2'))
 }
 
-// In dist/, `#direct-store` is a compiled file.
-const { type, imports } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8'))
-const compiled = JSON.stringify(imports).replaceAll(/"\.\/src\/([^"]+)\.ts"/g, '"./$1.js"')
-writeFileSync(
-  `${ROOT}dist/package.json`,
-  `${JSON.stringify({ type, imports: JSON.parse(compiled) }, null, 2)}\n`,
-)
-
 // npm leaves .gitignore out of packages. `init` renames the copy to .gitignore.
 copyFileSync(`${ROOT}template/.gitignore`, `${ROOT}template/gitignore`)

@@ -1,6 +1,6 @@
 /**
  * In place of src/node/redis-store/direct-store.ts where code has no connections of its own: Workers, browsers, and the edges of other
- * platforms. `#direct-store` in package.json chooses.
+ * platforms. `#direct-store` in src/package.json (in the package: in package.json) chooses.
  */
 import { ConfigError } from '../config/config-error.ts'
 import type { AdminConnection } from '../store/admin-connection.ts'

@@ -1,6 +1,6 @@
 /**
  * The store of a set-up that connects to Redis itself. Set-ups are created at once, so the store opens its connection while they begin.
- * `#direct-store` in package.json chooses between this file and src/set-ups/no-direct.ts.
+ * `#direct-store` in src/package.json (in the package: in package.json) chooses between this file and src/set-ups/no-direct.ts.
  */
 import { ConfigError } from '../../config/config-error.ts'
 import { GatewayError } from '../../errors.ts'

@@ -55,7 +55,7 @@ const FRESH_MS = 5000
 const MINUTE_MS = 60e3
 
 /** Shows what a set-up has measured. */
-export interface Measured {
+export interface WithMetrics {
   /**
    * Returns the metrics of all processes and isolates with this store, as text for Prometheus (version 0.0.4). The app serves it where it
    * likes, to whom it likes: the text can name refused consumers (`stats: { topCallers }`). It is read from the store at most every 5 s.
@@ -68,7 +68,7 @@ export interface Measured {
 }
 
 /** @param create undefined: the config has no `metrics`. Called with the first call of `metrics` */
-export function measuredBy(create: () => (() => Promise<string>) | undefined): Measured {
+export function withMetrics(create: () => (() => Promise<string>) | undefined): WithMetrics {
   let read: (() => Promise<string>) | undefined
   return {
     async metrics() {

@@ -6,7 +6,7 @@ import type { ConfigInput } from '../config/check/schema.ts'
 import { onClientGoneOf } from '../config/compile.ts'
 import { countsByField } from '../config/identity-parts.ts'
 import type { Ending } from '../limiter/engine-shape.ts'
-import type { Measured } from '../metrics/metrics-reader.ts'
+import type { WithMetrics } from '../metrics/metrics-reader.ts'
 import type { CallerInfo } from '../set-ups/guard/caller-info.ts'
 import {
   type Closable,
@@ -56,7 +56,7 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
   config: ConfigInput,
   { address, ...options }: ExpressOptions<Req> = {},
   platform: GuardPlatform = {},
-): Middleware<Req> & Closable & Measured {
+): Middleware<Req> & Closable & WithMetrics {
   const guarded = createGuard(config, options, platform)
   const readOn = onClientGoneOf(config) === 'read-on' ? createReadOn() : undefined
   const readsBody =

@@ -69,7 +69,7 @@ const scenario = fc.record({
 describeOnRedisEngine('two processes whose calls give up', (fresh, kind) => {
   const runs = randomCases(240, kind)
 
-  it(`spend nothing for them, and let nobody wait too long (SEED=${SEED})`, {
+  it(`spend nothing for them, and let no call wait too long (SEED=${SEED})`, {
     timeout: 120_000,
   }, async () => {
     const redis = await fresh()
@@ -143,7 +143,7 @@ describeOnRedisEngine('two processes whose calls give up', (fresh, kind) => {
     expectShare('calls whose reply got lost', totals.unknown, totals.calls, 0.005)
   })
 
-  it('share a queue that nobody joins who cannot leave it in time', async () => {
+  it('share a queue, and no call joins it that cannot leave it in time', async () => {
     const { clock, one, other } = await twoProcesses(await fresh())
     const beganAt = clock.nowMs
     const waits: number[] = []

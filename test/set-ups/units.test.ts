@@ -34,7 +34,7 @@ describe('units of a limit by name', () => {
     expect([allowed, uncaught()]).toEqual([[true, true, false, true, true], []])
   })
 
-  it('are held by nobody if acquire throws', async () => {
+  it('are not held if acquire throws', async () => {
     const limiter = limiterWith()
     await expect(limiter.acquire('exports', { customer: 'x' })).rejects.toThrow(TypeError)
     expect((await limiter.peek('exports', { account: 'throws' })).rules[0]!.remaining).toBe(LIMIT)

@@ -123,7 +123,11 @@ function commentOf(members: readonly Member[]): Pick<Setting, 'default' | 'meani
 /** The schema itself, without its wrappers for optional settings, and without the checks that run before it. */
 function bare(schema: Schema): Schema {
   if (schema.type === 'optional') return bare(schema.wrapped!)
-  if (schema.type === 'lazy') return bare(schema.getter!(undefined))
+  if (schema.type === 'lazy') {
+    const [text, object] = [undefined, {}].map(input => bare(schema.getter!(input))) as [Schema, Schema]
+    const isEither = object.type === 'strict_object' && !objectIn(text)
+    return isEither ? ({ type: 'union', options: [text, object] } as Schema) : text
+  }
   const last = schema.pipe?.findLast(({ kind }) => kind === 'schema')
   return last && last !== schema.pipe?.[0] ? bare(last as Schema) : schema
 }

@@ -11,8 +11,8 @@ import { createLog } from '../../log.ts'
 import {
   createMetricsReader,
   METRICS_READER_PARTS,
-  type Measured,
-  measuredBy,
+  type WithMetrics,
+  withMetrics,
 } from '../../metrics/metrics-reader.ts'
 import { onlyEnforced } from '../../script/evaluation.ts'
 import { ALL_PARTS } from '../http/all-parts.ts'
@@ -78,7 +78,7 @@ export interface FrameworkReply extends Pick<Forwarded, 'observe' | 'sent'> {
 }
 
 /** Checks every limit of a request, and calls `run` if it is admitted. */
-export interface Guarded extends Closable, Measured {
+export interface Guarded extends Closable, WithMetrics {
   (
     request: Request,
     platform: PlatformArguments,
@@ -108,7 +108,7 @@ export interface Guarded extends Closable, Measured {
 export function guard(
   config: ConfigInput,
   options: GuardOptions = {},
-): <H extends FetchHandler>(handler: H) => H & Closable & Measured {
+): <H extends FetchHandler>(handler: H) => H & Closable & WithMetrics {
   const guarded = createGuard(config, options)
   return <H extends FetchHandler>(handler: H) => {
     const guardedHandler: FetchHandler = (request, ...platform) =>
@@ -162,7 +162,7 @@ export function createGuard(
     await connected?.close()
   }
 
-  const measured = measuredBy(() => {
+  const measured = withMetrics(() => {
     handler ??= build([])
     const { metrics, clock } = handler
     return metrics && createMetricsReader(config, metrics, { ...ALL_PARTS, ...METRICS_READER_PARTS }, clock)

@@ -1,7 +1,7 @@
 /** Sluice as middleware of a Hono app. */
 import type { Context, MiddlewareHandler } from 'hono'
 import type { ConfigInput } from '../../config/check/schema.ts'
-import type { Measured } from '../../metrics/metrics-reader.ts'
+import type { WithMetrics } from '../../metrics/metrics-reader.ts'
 import type { CallerInfo } from '../guard/caller-info.ts'
 import { type Closable, createGuard, type GuardOptions, type GuardPlatform } from '../guard/guard.ts'
 
@@ -50,7 +50,7 @@ export function sluice(
   config: ConfigInput,
   { address, ...others }: MiddlewareOptions = {},
   platform: GuardPlatform = {},
-): MiddlewareHandler<{ Variables: SluiceVariables }> & Closable & Measured {
+): MiddlewareHandler<{ Variables: SluiceVariables }> & Closable & WithMetrics {
   const contexts = new WeakMap<Request, Context>()
   const options = {
     ...others,

@@ -1,5 +1,5 @@
 /**
- * Decides a request: match → identify → shed → estimate → demand → decide. Never throws: an error in limiting code is handled like
+ * Decides a request: match → identify → read fields → shed → estimate → demand → decide. Never throws: an error in limiting code is handled like
  * a failing store, and if the caller cannot be identified, the request gets a 503.
  */
 import type { Background } from '../../background.ts'

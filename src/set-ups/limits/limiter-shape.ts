@@ -1,6 +1,6 @@
 /** The interface of limits by name (limiter.ts): what a call gets, and the methods. */
 import type { DegradedCause } from '../../limiter/decision.ts'
-import type { Measured } from '../../metrics/metrics-reader.ts'
+import type { WithMetrics } from '../../metrics/metrics-reader.ts'
 import type { RuleResult } from '../rule-result.ts'
 import type {
   Amounts,
@@ -145,7 +145,7 @@ export interface SettledDecision extends LimitDecision {
  * The limits by name of a config. A refusal, or a store that does not answer, is a result and not an exception: see
  * `allowed` and `degraded` of the decision. Wrong arguments throw a TypeError.
  */
-export interface Limiter extends Measured {
+export interface Limiter extends WithMetrics {
   /**
    * Decides, and spends if all rules of the limit admit.
    *

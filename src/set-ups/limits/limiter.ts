@@ -21,7 +21,7 @@ import { prepareRefund } from '../../limiter/prepared-call.ts'
 import { newReservationId } from '../../limiter/reservations/reservation.ts'
 import { createLog } from '../../log.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
-import { measuredBy } from '../../metrics/metrics-reader.ts'
+import { withMetrics } from '../../metrics/metrics-reader.ts'
 import { isStoreFailure } from '../../metrics/observation.ts'
 import { streamFor } from '../../script/pause.ts'
 import type { ChangeResult } from '../../script/refund.ts'
@@ -142,7 +142,7 @@ export function createGuardableLimiter<Further extends object = object>(
       ...config.stats,
       ...{ timer, now: nowMs, topCallers, measurements },
     })
-  const measured = measuredBy(
+  const measured = withMetrics(
     () =>
       measurements &&
       stats &&

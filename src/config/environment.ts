@@ -30,7 +30,8 @@ export interface Environment extends StoreAddress {
   SLUICE_UTILIZATION_SECRET?: string
   /**
    * The secrets that sign and check API keys (`credentials.apiKeys.signature`): `<id>:<secret>`, as `npx sluicegate keys secret` makes
-   * it. Separate several with commas; the first one signs. Default: new keys are not signed.
+   * it. Separate several with commas; the first one signs, and makes the digests of fields (`by: 'field:…'`), which count from 0 after a change of it.
+   * Default: new keys are not signed.
    */
   SLUICE_KEY_SECRET?: string
   /** The secret for `GET /_sluice/metrics` (`metrics`), at least 16 characters. Default: the path does not exist. */

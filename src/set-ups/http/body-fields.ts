@@ -48,7 +48,7 @@ export type ReadFields = (
 ) => Promise<FieldsOfRequest | undefined>
 
 /** A login has less than 1 kB. */
-export const MAX_FIELD_BODY_BYTES = 8192
+const MAX_FIELD_BODY_BYTES = 8192
 
 /** Of all bodies that are being read. */
 const ROOM_BYTES = 8_000_000

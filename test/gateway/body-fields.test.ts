@@ -170,6 +170,43 @@ describe('a body that an origin could read in another way', () => {
   })
 })
 
+it('aborts the request to the origin if a body breaks off that rules with other units do not read', async () => {
+  const tokens = {
+    name: 'tokens',
+    by: 'address',
+    unit: 'tokens',
+    algorithm: 'gcra',
+    limit: 10,
+    period: '1d',
+  } as const
+  let signal: AbortSignal | null | undefined
+  const send = gateway.app(
+    {
+      ...{ rules: [RULE, tokens], credentials: accept, stats: { keep: false } },
+      units: { tokens: { estimate: 1, actual: { header: 'x-tokens' } } },
+    },
+    {
+      variables,
+      async fetchOrigin(_, request, settings) {
+        signal = settings.signal
+        await request.text()
+        return new Response()
+      },
+    },
+  )
+  const chunks = [new Uint8Array(9000).fill(32)]
+  const body = new ReadableStream({
+    pull(controller) {
+      const chunk = chunks.pop()
+      if (chunk) controller.enqueue(chunk)
+      else controller.error(new Error('broken off'))
+    },
+  })
+  const init = { method: 'POST', body, headers: { 'content-type': JSON_TYPE }, duplex: 'half' }
+  await send('/login', init as RequestInit)
+  expect(signal?.aborted).toBe(true)
+})
+
 it('counts the failed logins of an account at an address with countIf', async () => {
   const match = { methods: ['POST' as const] }
   const send = app({ by: ['field:email', 'address'], match, countIf: { status: [500] }, limit: 2 })

@@ -73,6 +73,7 @@ describeOnRedisEngine('a limit whose numbers each call gives', fresh => {
   let redis: RedisEngine
   let time: number
   let trips: number
+  let onTrip: () => void
   let limiter: Limiter
   const processOn = (): Limiter => {
     const working = storeOf(redis)
@@ -80,6 +81,7 @@ describeOnRedisEngine('a limit whose numbers each call gives', fresh => {
       ...working,
       run: async (...args: Parameters<typeof working.run>) => {
         trips += 1
+        onTrip()
         return await working.run(...args)
       },
     }
@@ -91,6 +93,7 @@ describeOnRedisEngine('a limit whose numbers each call gives', fresh => {
     redis = await fresh()
     time = NOON
     trips = 0
+    onTrip = () => {}
     limiter = processOn()
   })
   const copyOf = (decision: RefundableDecision): RefundableDecision => JSON.parse(JSON.stringify(decision))
@@ -177,6 +180,20 @@ describeOnRedisEngine('a limit whose numbers each call gives', fresh => {
     expect(await limiter.settle(copy, { tokens: 30 })).toMatchObject({ applied: false })
     expect(await remaining('llm', of(300))).toBe(270)
     expect(await remaining('llm', of(400))).toBe(393)
+  })
+
+  it('gives the place of a call that has given up back to its queue', async () => {
+    const queued = of(10, '1s', { queue: 5 })
+    const places = async () => (await limiter.peek('queue', {}, queued)).rules[0]!.remaining
+    await limiter.limit('queue', {}, queued)
+    const before = await places()
+    const abort = new AbortController()
+    onTrip = () => abort.abort()
+    await expect(limiter.acquire('queue', {}, { ...queued, signal: abort.signal })).rejects.toThrow()
+    // Two trips for what it has spent: units, and the place.
+    await expect.poll(() => trips).toBe(5)
+    expect(await places()).toBe(before)
+    expect(trips).toBe(6)
   })
 
   it('waits and resets under its numbers', async () => {

@@ -12,12 +12,19 @@ import { sluice } from '../../src/set-ups/hono/middleware.ts'
 import { type FastStore, startFastStore } from '../support/fast-store.ts'
 import { quickTime } from '../support/quick-time.ts'
 
+const RULE = {
+  name: 'logins',
+  by: 'field:email',
+  algorithm: 'fixed-window',
+  limit: 100,
+  period: '1d',
+} as const
 const CONFIG: ConfigInput = {
   store: { deadline: '20s' },
   log: { perSecond: 0 },
   stats: { keep: false },
   credentials: { accept: ['anonymous'] },
-  rules: [{ name: 'logins', by: 'field:email', algorithm: 'fixed-window', limit: 1, period: '1d' }],
+  rules: [{ ...RULE, limit: 1 }],
 }
 const KEY = newKeySecret()
 
@@ -58,6 +65,31 @@ it('counts by the field around a handler of web requests', async () => {
     429,
     '{"email":"bob"}',
   ])
+})
+
+it.each<[what: string, status: number, config: Partial<ConfigInput>, headers: Record<string, string>]>([
+  ['reach a handler that does not read them', 200, {}, {}],
+  ['are refused by a limit', 429, { rules: [{ ...RULE, limit: 1 }] }, {}],
+  ['come with a key that is malformed', 401, {}, { 'x-api-key': 'x' }],
+])('keeps no room for bodies of more than 8 kB that %s', async (_, status, more, headers) => {
+  const handler = guard(
+    { ...CONFIG, rules: [RULE], ...more },
+    options(),
+  )(async (_: Request) => new Response())
+  const send = async (body: ReadableStream) => {
+    const init = { method: 'POST', body, headers: { 'content-type': 'application/json', ...headers } }
+    return (await handler(new Request('http://a.test/', { ...init, duplex: 'half' } as RequestInit))).status
+  }
+  const inChunks = () =>
+    new ReadableStream({
+      start(controller) {
+        controller.enqueue(new Uint8Array(100_000).fill(32))
+        controller.close()
+      },
+    })
+  const statuses: number[] = []
+  for (let i = 0; i < 20; i++) statuses.push(await send(inChunks()))
+  expect(statuses.slice(1)).toEqual(Array(19).fill(status))
 })
 
 it('counts by the field in a Hono app', async () => {

@@ -59,3 +59,19 @@ it('says what to do in a config without metrics', async () => {
   const handler = guard(others, { env: store.env })((_: Request) => new Response())
   await expect(handler.metrics()).rejects.toThrow(message)
 })
+
+it('leaves a guard in a Worker its store, whose variables come with the first request', async () => {
+  vi.stubGlobal('navigator', { userAgent: 'Cloudflare-Workers' })
+  try {
+    const config = { ...CONFIG, failOpen: 'unconfigured' } satisfies ConfigInput
+    const handler = guard(config)((_: Request, __: object) => new Response())
+    await expect(handler.metrics()).rejects.toThrow('pass env to the guard')
+    const statuses: number[] = []
+    for (let i = 0; i < 2; i++)
+      statuses.push((await handler(new Request('https://api.test/'), store.env)).status)
+    expect(statuses).toEqual([200, 429])
+    expect(await handler.metrics()).toContain('sluice_store_up 1')
+  } finally {
+    vi.unstubAllGlobals()
+  }
+})

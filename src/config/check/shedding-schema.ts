@@ -53,7 +53,7 @@ const fleetUsage = settings(
   'is not an object. Write it like { capacity: 400 }.',
 )
 
-export const SIGNAL_SOURCES = ['header', 'push', 'in-flight', 'event-loop', 'cpu'] as const
+const SIGNAL_SOURCES = ['header', 'push', 'in-flight', 'event-loop', 'cpu'] as const
 
 const AGGREGATE = "is not a way to sum up machines. Write 'mean', 'max' or { busyShare: 0.5 }."
 

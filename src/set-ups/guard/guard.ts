@@ -163,6 +163,9 @@ export function createGuard(
   }
 
   const measured = withMetrics(() => {
+    // Without its variables, such a handler would let all requests pass as long as the isolate lives.
+    const mayLackStore = config.failOpen === 'unconfigured' && !env && isCloudflare()
+    if (!handler && mayLackStore) throw new TypeError(NO_VARIABLES_YET)
     handler ??= build([])
     const { metrics, clock } = handler
     return metrics && createMetricsReader(config, metrics, { ...ALL_PARTS, ...METRICS_READER_PARTS }, clock)
@@ -230,6 +233,9 @@ export function createGuard(
     return isFrameworkReply(returned) ? returned.response : returned
   }
 }
+
+const NO_VARIABLES_YET =
+  'On Workers, the variables come with the first request. Call metrics() after one, or pass env to the guard.'
 
 const opensWebSocket = ({ headers }: Request) => /\bwebsocket\b/i.test(headers.get('upgrade') ?? '')
 

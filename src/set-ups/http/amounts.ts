@@ -194,6 +194,7 @@ function withAmounts(
           ...context,
           ...(copy !== request && { copy, bodyFailed }),
           adapt(settings) {
+            context.adapt?.(settings)
             if (encoding) (settings.headers as Headers).set('accept-encoding', encoding)
             if (bodyFailed) settings.signal = AbortSignal.any([settings.signal!, bodyFailed])
           },

@@ -10,7 +10,7 @@ import { SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import { readPart } from '../../config/identity-parts.ts'
 import { createFieldDigest, KEY_SECRET, readKeySecrets } from '../../credentials/key-signature.ts'
-import { createBodyRoom } from '../../usage/body-room.ts'
+import { type BodyHold, createBodyRoom } from '../../usage/body-room.ts'
 import { declaredTypeOf, foreignCharsetOf } from '../../usage/body-type.ts'
 import { concat } from '../../usage/concat.ts'
 import { JsonScanner, OPEN_OBJECT } from '../../usage/json-scanner.ts'
@@ -32,11 +32,13 @@ export interface FieldsOfRequest {
   fields: BodyFields
   /** Why the request must not be decided. */
   refusal?: Problem
-  /** Forwards `request` in place of the original. */
-  forwarding(decided: Pick<DecidedRequest, 'forward'>): Pick<DecidedRequest, 'forward'>
+  /** Forwards `request` in place of the original. The end of the request frees the room of its body, which may not have been read. */
+  forwarding(decided: Settling): Partial<Settling>
   /** The request was refused: lets the platform skip the rest of its body. */
   skip(): void
 }
+
+type Settling = Pick<DecidedRequest, 'forward' | 'finish'>
 
 /** Reads the fields that the rules count by. Never rejects. @returns undefined if they count by none */
 export type ReadFields = (
@@ -46,7 +48,7 @@ export type ReadFields = (
 ) => Promise<FieldsOfRequest | undefined>
 
 /** A login has less than 1 kB. */
-export const MAX_FIELD_BODY_BYTES = 8192
+const MAX_FIELD_BODY_BYTES = 8192
 
 /** Of all bodies that are being read. */
 const ROOM_BYTES = 8_000_000
@@ -95,7 +97,7 @@ export function createFieldReader(
     if (how === 'too-large') {
       const passing = { pass: (chunk: Uint8Array) => [chunk], end: () => [] }
       const { body, failed } = resumeBody(reader, beginning, { timer, hold }, passing)
-      return withFields(withBody(request, body, lengthOf(request)), new Map(), failed)
+      return withFields(withBody(request, body, lengthOf(request)), new Map(), { failed, hold })
     }
     hold.give()
     reader.cancel().catch(() => {})
@@ -106,10 +108,19 @@ export function createFieldReader(
 
 const GONE = { forward: async () => replyToGoneClient() }
 
-function withFields(request: Request, fields: BodyFields, bodyFailed?: AbortSignal): FieldsOfRequest {
+/** @param passing of a body that passes only now */
+function withFields(
+  request: Request,
+  fields: BodyFields,
+  { failed: bodyFailed, hold }: { failed?: AbortSignal; hold?: BodyHold } = {},
+): FieldsOfRequest {
   return {
     ...{ request, fields },
-    forwarding: ({ forward: settle }) => ({
+    forwarding: ({ forward: settle, finish }) => ({
+      finish(ending) {
+        hold?.give()
+        finish(ending)
+      },
       async forward(_, context, forward) {
         const copied = {
           ...context,
@@ -122,6 +133,7 @@ function withFields(request: Request, fields: BodyFields, bodyFailed?: AbortSign
       },
     }),
     skip() {
+      hold?.give()
       if (bodyFailed) request.body?.cancel().catch(() => {})
     },
   }

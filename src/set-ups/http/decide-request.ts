@@ -165,6 +165,7 @@ export function createDecideRequest(
         return { matched, caller, ruling: { kind: 'unread', problem: body.refusal }, ...WITHOUT_STORE }
       const fields = body?.fields
       if (caller.refusal) {
+        body?.skip()
         const { guess, refusal } = caller
         const tooManyGuesses =
           guess &&
@@ -181,6 +182,7 @@ export function createDecideRequest(
         trafficClass = classOf(caller, matched)
         shed = trafficClass && originLoad?.shedder?.evaluate(trafficClass, caller, matched)
         if (shed?.mode === 'enforce' && !shed.allowed) {
+          body?.skip()
           engine.keepFresh({ background })
           const seen = identifier.recall(caller)
           const known = isAdmitted(seen) && { plan: seen.plan, consumer: seen.consumer }
@@ -193,6 +195,7 @@ export function createDecideRequest(
       } catch (error) {
         decided = await decideBroken({ ...applied, trafficClass }, error, background)
       }
+      if (!('decision' in decided) || decided.decision.kind !== 'allowed') body?.skip()
       if ('unread' in decided) return { matched, caller, ruling: decided.unread, ...WITHOUT_STORE }
       const { decision, outcome } = decided
       // An exception must not lose the decision, which has already spent units and must still be finished.
@@ -203,7 +206,6 @@ export function createDecideRequest(
           identifier.remember(decided.caller, outcome)
         })
       }
-      if (decision.kind !== 'allowed') body?.skip()
       return { ...decided, ...body?.forwarding(decided), matched, ruling: decision, shed, trafficClass }
     } catch (error) {
       const { cause, detail } = toDegraded(error)

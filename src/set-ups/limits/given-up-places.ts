@@ -44,7 +44,8 @@ export function placesOf(
     const verdict = counting.isQueue && at > 0 ? verdicts.find(({ rule }) => rule.tag === tag) : undefined
     const units = costs[name] ?? 0
     if (!verdict?.allowed || units === 0) return []
-    const written = writtenNumbers(verdict.rule, queue.rule)
+    // Numbers of the call are in the rule.
+    const written = queue.rule.ofCall ? undefined : writtenNumbers(verdict.rule, queue.rule)
     return [{ queue: { ...queue, written }, place: { at, wait: verdict.delay, units } }]
   })
 }
@@ -81,7 +82,8 @@ export function createGivenUpPlaces(
       // Answers can come in another order than the store gave them. But one about a place that was sent again is the latest in any case,
       // even if the clock of the store was set back.
       const latest = known && known.at > seen.at && place === given ? known : seen
-      const isLeft = seen.emptyAt > endOf(place) - ROUNDING
+      // A last place that the store has not taken back is in another record now. It must not be sent for ever.
+      const isLeft = seen.emptyAt - endOf(place) >= ROUNDING
       const places = [...(known?.places ?? []), ...(isLeft ? [place] : [])]
       const { last, others } = takeLast(places, latest.emptyAt, endOf)
       const lasting = others.filter(each => endOf(each) > latest.at).slice(-MAX_PLACES)

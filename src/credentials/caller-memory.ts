@@ -49,6 +49,9 @@ const MAX_REMEMBERED = 10_000
 /** A caller that stays is shared again after this part of the time for which it is remembered. */
 const SHARED_AGAIN = 0.5
 
+/** Ends of a block that differ by less are the same (ms): the clock of the store is read in each answer. */
+const SAME_END_MS = 1000
+
 /** A credential with the consumer that it claims. */
 type Claimed = Pick<Credential, 'digest' | 'consumer' | 'mode' | 'subject'>
 
@@ -67,12 +70,19 @@ interface Admitted
   sharedAt: number
 }
 
+interface Block {
+  /** When it ends, by the clock of this isolate (ms). */
+  until: number
+  /** When the store has answered this, by its clock (µs). */
+  at: number
+}
+
 export class CallerMemory {
   readonly #credentials: Lru<Admitted>
   readonly #seenForMs: number
-  /** When the block ends, by the clock of this isolate (ms). */
-  readonly #blocked: Lru<number>
-  readonly #unknown: Lru<true>
+  readonly #blocked: Lru<Block>
+  /** When the store has answered this, by its clock (µs). */
+  readonly #unknown: Lru<number>
   readonly #now: () => number
   #publish: CallerExchange['publish'] | undefined
 
@@ -101,9 +111,9 @@ export class CallerMemory {
     const admitted = this.#credentials.get(key)
     const isUsable = admitted && (passesInOutage(credential) || admitted.until > this.#now())
     const seen = isUsable ? admitted : undefined
-    const blockEnd = this.#blocked.peek(seen?.consumer ?? credential.consumer)
-    const isBlocked = blockEnd !== undefined && blockEnd > this.#now()
-    const isUnknown = this.#unknown.peek(key)
+    const block = this.#blocked.peek(seen?.consumer ?? credential.consumer)
+    const isBlocked = block !== undefined && block.until > this.#now()
+    const isUnknown = this.#unknown.peek(key) !== undefined
     if (!isBlocked && !isUnknown) return seen
     return { ...seen, ...(isBlocked && { isBlocked }), ...(isUnknown && { isUnknown }) }
   }
@@ -139,15 +149,19 @@ export class CallerMemory {
     const isKnown = owner !== UNKNOWN_CONSUMER
     switch (outcome.status) {
       case 'admitted': {
-        const wasRefused = this.#blocked.peek(owner) !== undefined || this.#unknown.peek(key) === true
+        const refusedAt = Math.max(this.#blocked.peek(owner)?.at ?? 0, this.#unknown.peek(key) ?? 0)
+        // An answer can arrive after later ones, above all that to another process.
+        if (refusedAt > outcome.at) return false
         this.#blocked.delete(owner)
         this.#unknown.delete(key)
         if (!isKnown) return false
         const now = this.#now()
         const known = this.#credentials.peek(key)
+        // A token names its plan itself. A caller with two of them must not cause a message with each request.
+        const isSamePlan = credential.subject.kind === 'token' || known?.plan === outcome.plan
         const isNews =
-          wasRefused || known?.plan !== outcome.plan || now - known.sharedAt >= this.#seenForMs * SHARED_AGAIN
-        const sharedAt = isNews ? now : known!.sharedAt
+          refusedAt > 0 || !known || !isSamePlan || now - known.sharedAt >= this.#seenForMs * SHARED_AGAIN
+        const sharedAt = isNews ? now : known.sharedAt
         const mode = credential.mode === 'test' && { mode: credential.mode }
         const until = now + this.#seenForMs
         this.#credentials.set(key, { plan: outcome.plan, consumer: owner, until, sharedAt, ...mode })
@@ -157,15 +171,16 @@ export class CallerMemory {
         if (!isKnown) return false
         // The end is by the clock of the store.
         const { at, blockedUntil = Number.POSITIVE_INFINITY } = outcome
-        const isNews = this.#blocked.peek(owner) === undefined
-        this.#blocked.set(owner, this.#now() + (blockedUntil - at) / 1e3)
-        return isNews
+        const until = this.#now() + (blockedUntil - at) / 1e3
+        const known = this.#blocked.peek(owner)
+        this.#blocked.set(owner, { until, at })
+        return known === undefined || until - known.until > SAME_END_MS
       }
       case 'unknown-credential': {
         // Only of credentials that were valid once, as everything here.
         const wasValid = this.hasAdmitted(credential) || passesInOutage(credential)
         const isNews = wasValid && this.#unknown.peek(key) === undefined
-        if (wasValid) this.#unknown.set(key, true)
+        if (wasValid) this.#unknown.set(key, outcome.at)
         this.#credentials.delete(key)
         return isNews
       }

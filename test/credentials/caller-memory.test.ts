@@ -1,6 +1,11 @@
 /** Processes that share what the store has answered about callers. */
 import { describe, expect, it } from 'vitest'
-import { type CallerExchange, CallerMemory, type CallerNews } from '../../src/credentials/caller-memory.ts'
+import {
+  type CallerExchange,
+  CallerMemory,
+  type CallerNews,
+  isAdmitted,
+} from '../../src/credentials/caller-memory.ts'
 
 const SEEN_FOR_MS = 600_000
 const CREDENTIAL = {
@@ -64,6 +69,44 @@ describe('what the store answers to one process', () => {
     expect(sent).toHaveLength(2)
     pass(SEEN_FOR_MS - 1)
     expect(second.hasAdmitted(CREDENTIAL)).toBe(true)
+  })
+
+  it('is overtaken by no earlier answer, such as an admission before a block or a revocation', () => {
+    const { memories } = processes(2)
+    const [first, second] = memories as [CallerMemory, CallerMemory]
+    first.remember(CREDENTIAL, admitted)
+    for (const refused of [blocked, unknown]) {
+      second.remember(CREDENTIAL, { ...refused, at: AT + 2 })
+      first.remember(CREDENTIAL, { ...admitted, at: AT + 1 })
+      for (const each of memories) expect(isAdmitted(each.recall(CREDENTIAL))).toBe(false)
+      first.remember(CREDENTIAL, { ...admitted, at: AT + 3 })
+      for (const each of memories) expect(isAdmitted(each.recall(CREDENTIAL))).toBe(true)
+    }
+  })
+
+  it('is sent again if a block lasts longer, or begins again after it has lapsed', () => {
+    const { memories, sent, pass } = processes(2)
+    const [first, second] = memories as [CallerMemory, CallerMemory]
+    first.remember(CREDENTIAL, admitted)
+    for (const until of [60e6, 120e6, 120.5e6])
+      first.remember(CREDENTIAL, { ...blocked, blockedUntil: AT + until })
+    expect(sent).toHaveLength(3)
+    pass(90_000)
+    expect(second.recall(CREDENTIAL)).toMatchObject({ isBlocked: true })
+    pass(60_000)
+    expect(second.recall(CREDENTIAL)?.isBlocked).toBeUndefined()
+    const at = AT + 150e6
+    for (let i = 0; i < 100; i++) first.remember(CREDENTIAL, { status: 'blocked', plan: '', at })
+    expect(sent).toHaveLength(4)
+    expect(second.recall(CREDENTIAL)).toMatchObject({ isBlocked: true })
+  })
+
+  it('is not sent with each request of a caller with tokens of two plans', () => {
+    const { memories, sent } = processes(2)
+    const token = { ...CREDENTIAL, subject: { kind: 'token', consumerKey: 'c', plan: 'pro' } } as const
+    for (let i = 0; i < 100; i++)
+      memories[0]!.remember(token, { ...admitted, plan: i % 2 > 0 ? 'pro' : 'free' })
+    expect(sent).toHaveLength(1)
   })
 
   it('is not sent for made-up keys, and for refusals by limits', () => {

@@ -36,11 +36,17 @@ export interface CallerNews {
   answer: Answer
 }
 
+/** News of some time ago. */
+export interface AgedNews extends CallerNews {
+  /** Absent: 0. */
+  ageMs?: number
+}
+
 /** Connects the memories of several processes, so that a caller that one has admitted passes in all of them during an outage. */
 export interface CallerExchange {
   publish(news: CallerNews): void
   /** @param learn gets the news of the others */
-  subscribe(learn: (news: CallerNews) => void): void
+  subscribe(learn: (news: AgedNews) => void): void
 }
 
 /** About 300 bytes each; up to twice as many are kept. */
@@ -56,7 +62,7 @@ const SAME_END_MS = 1000
 type Claimed = Pick<Credential, 'digest' | 'consumer' | 'mode' | 'subject'>
 
 /** Tokens are replaced often, so their consumer is the key; the prefix keeps it apart from digests. */
-const memoryKey = ({ digest, consumer, subject }: Claimed) =>
+export const memoryKey = ({ digest, consumer, subject }: Claimed) =>
   subject.kind === 'token' ? `token ${consumer}` : digest
 
 const passesInOutage = ({ subject }: Claimed) => subject.kind === 'key' && subject.planInOutage !== undefined
@@ -120,7 +126,10 @@ export class CallerMemory {
 
   shareWith({ publish, subscribe }: CallerExchange): void {
     this.#publish = publish
-    subscribe(({ credential, answer }) => void this.#learn(credential, answer))
+    // The news are only of credentials that were valid once.
+    subscribe(({ credential, answer, ageMs = 0 }) => {
+      this.#learn(credential, answer, { now: this.#now() - ageMs, wasValid: true })
+    })
   }
 
   /**
@@ -129,9 +138,12 @@ export class CallerMemory {
    * @param outcome of a request with this credential
    */
   remember(credential: Claimed, outcome: Answer): void {
-    if (!this.#learn(credential, outcome) || !this.#publish) return
+    const known = this.#credentials.peek(memoryKey(credential))
+    // If this process has not admitted it lately, another one may have.
+    const wasValid = known !== undefined || passesInOutage(credential)
+    if (!this.#learn(credential, outcome, { now: this.#now(), wasValid }) || !this.#publish) return
     const { digest, consumer, mode, subject } = credential
-    const { status, plan, consumer: owner, at, blockedUntil } = outcome
+    const { status, plan, consumer: owner = known?.consumer, at, blockedUntil } = outcome
     this.#publish({
       credential: { digest, consumer, subject, ...(mode && { mode }) },
       answer: {
@@ -142,8 +154,16 @@ export class CallerMemory {
     })
   }
 
-  /** @returns whether other processes may not know it */
-  #learn(credential: Claimed, outcome: Answer): boolean {
+  /**
+   * @param now when the answer came (ms since the epoch)
+   * @param wasValid whether the credential was valid once, as far as this process knows
+   * @returns whether other processes may not know it
+   */
+  #learn(
+    credential: Claimed,
+    outcome: Answer,
+    { now, wasValid }: { now: number; wasValid: boolean },
+  ): boolean {
     const key = memoryKey(credential)
     const owner = outcome.consumer ?? this.#credentials.get(key)?.consumer ?? credential.consumer
     const isKnown = owner !== UNKNOWN_CONSUMER
@@ -155,7 +175,6 @@ export class CallerMemory {
         this.#blocked.delete(owner)
         this.#unknown.delete(key)
         if (!isKnown) return false
-        const now = this.#now()
         const known = this.#credentials.peek(key)
         // A token names its plan itself. A caller with two of them must not cause a message with each request.
         const isSamePlan = credential.subject.kind === 'token' || known?.plan === outcome.plan
@@ -171,14 +190,13 @@ export class CallerMemory {
         if (!isKnown) return false
         // The end is by the clock of the store.
         const { at, blockedUntil = Number.POSITIVE_INFINITY } = outcome
-        const until = this.#now() + (blockedUntil - at) / 1e3
+        const until = now + (blockedUntil - at) / 1e3
         const known = this.#blocked.peek(owner)
         this.#blocked.set(owner, { until, at })
         return known === undefined || until - known.until > SAME_END_MS
       }
       case 'unknown-credential': {
         // Only of credentials that were valid once, as everything here.
-        const wasValid = this.hasAdmitted(credential) || passesInOutage(credential)
         const isNews = wasValid && this.#unknown.peek(key) === undefined
         if (wasValid) this.#unknown.set(key, outcome.at)
         this.#credentials.delete(key)

@@ -109,6 +109,18 @@ describe('what the store answers to one process', () => {
     expect(sent).toHaveLength(1)
   })
 
+  it('reaches the others if it is a revocation, and the process has not admitted the key for a long time', () => {
+    const { memories, pass } = processes(2)
+    const [first, second] = memories as [CallerMemory, CallerMemory]
+    first.remember(CREDENTIAL, admitted)
+    pass(SEEN_FOR_MS * 0.4)
+    second.remember(CREDENTIAL, admitted)
+    pass(SEEN_FOR_MS * 0.7)
+    expect([first.hasAdmitted(CREDENTIAL), second.hasAdmitted(CREDENTIAL)]).toEqual([false, true])
+    first.remember(CREDENTIAL, unknown)
+    expect(second.hasAdmitted(CREDENTIAL)).toBe(false)
+  })
+
   it('is not sent for made-up keys, and for refusals by limits', () => {
     const { memories, sent } = processes(2)
     memories[0]!.remember(CREDENTIAL, unknown)

@@ -122,6 +122,50 @@ describe.skipIf(!hasRedisServer)('sluicegate serve', () => {
     expect((await Promise.all(replies)).map(({ status }) => status)).toEqual(Array(9).fill(200))
   })
 
+  it('lets admitted keys pass, and no others, in workers that start while Redis is away', async () => {
+    const own = await startRedisProcess()
+    const [env, config] = [{ REDIS_URL: own.url, ORIGIN_URL: originUrl }, 'test/support/serve-keys.config.ts']
+    const server = await startServer(env, ['--workers', '3'], config)
+    running.push(server)
+    const run = (...args: string[]) => runProcess([...args, '--yes', '--config', config, '--json'], env)
+    const create = async (consumer: string) =>
+      JSON.parse(
+        (await runProcess(['keys', 'create', '--consumer', consumer, '--config', config, '--json'], env))
+          .stdout,
+      ).key as string
+    const [key, revoked, blocked, unused] = await Promise.all(['acme', 'bolt', 'crate', 'dune'].map(create))
+    const statuses = async (token: string, count: number) => {
+      const headers = { authorization: `Bearer ${token}` }
+      const replies = await Promise.all(
+        Array.from({ length: count }, () => send(`${server.url}/x`, { headers })),
+      )
+      return [...new Set(replies.map(({ status }) => status))]
+    }
+    for (const token of [key, revoked, blocked]) expect(await statuses(token!, 1)).toEqual([200])
+    await run('keys', 'revoke', revoked!)
+    await run('consumers', 'block', 'crate')
+    expect(await statuses(revoked!, 1)).toEqual([401])
+    expect(await statuses(blocked!, 1)).toEqual([403])
+    await own.close()
+    const before = server.workers()
+    const verify = async () => {
+      expect(await statuses(key!, 12)).toEqual([200])
+      // A worker that has seen the revocation may say so.
+      expect(await statuses(revoked!, 12)).not.toContain(200)
+      expect(await statuses(blocked!, 12)).toEqual([403])
+      expect(await statuses(unused!, 12)).toEqual([503])
+    }
+    await verify()
+    for (const pid of before) process.kill(pid, 'SIGKILL')
+    await vi.waitFor(async () => {
+      // Without workers, nothing listens.
+      expect((await send(`${server.url}/x`)).status).toBe(401)
+      expect(server.workers()).toHaveLength(3)
+      expect(server.workers().filter(pid => before.includes(pid))).toEqual([])
+    }, PATIENT)
+    await verify()
+  })
+
   it('hands a connection to another worker if the first one is killed before it takes it', async () => {
     const server = await start()
     const [victim] = server.workers()

@@ -1,6 +1,6 @@
 /** What the processes of `sluicegate serve` say to each other. */
 import type { Writable } from 'node:stream'
-import type { CallerNews } from '../../credentials/caller-memory.ts'
+import type { AgedNews, CallerNews } from '../../credentials/caller-memory.ts'
 import type { JsonOutput } from './json-output.ts'
 
 /** Of a worker, passed in the variable SLUICE_SERVE_SETTINGS. */
@@ -29,7 +29,10 @@ export interface CallerMessage {
 
 export type ToWorker =
   /** @param isFinal no other process takes over */
-  { type: 'stop'; isFinal: boolean } | CallerMessage
+  | { type: 'stop'; isFinal: boolean }
+  | CallerMessage
+  /** The first message to a worker: what the others have sent so far. */
+  | { type: 'callers'; heard: AgedNews[] }
 
 /** Writes a log line, in the form of those of the gateway. */
 export type ProcessLog = (

@@ -11,8 +11,9 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { traceOf } from '../../errors.ts'
 import { moduleFile } from '../project.ts'
+import { createHeardCallers } from './heard-callers.ts'
 import { listenError } from './listen-error.ts'
-import type { FromWorker, ProcessLog, ToWorker, WorkerSettings } from './messages.ts'
+import type { CallerMessage, FromWorker, ProcessLog, ToWorker, WorkerSettings } from './messages.ts'
 import { passOnUntaken } from './untaken-connections.ts'
 
 export interface SuperviseOptions extends Omit<WorkerSettings, 'secret'> {
@@ -55,6 +56,7 @@ export async function supervise({ workers, log, ...settings }: SuperviseOptions)
   if (settings.port === 0) settings.port = await freePort(settings.host)
   const secret = randomBytes(32).toString('hex')
   const slots: Worker[] = []
+  const heardCallers = createHeardCallers()
   const { promise: ended, resolve: end } = Promise.withResolvers<number>()
   let isStopping = false
   let restarting: Promise<void> | undefined
@@ -68,7 +70,8 @@ export async function supervise({ workers, log, ...settings }: SuperviseOptions)
   })
 
   /** Sends what one worker has learned to the others. */
-  function passOn(message: ToWorker, from: Worker): void {
+  function passOn(message: CallerMessage, from: Worker): void {
+    heardCallers.add(message.news)
     for (const worker of Object.values(cluster.workers ?? {}))
       if (worker && worker !== from && worker.isConnected()) worker.send(message, () => {})
   }
@@ -76,6 +79,8 @@ export async function supervise({ workers, log, ...settings }: SuperviseOptions)
   /** Starts a worker. @throws Error if it does not become ready */
   function launch(): Promise<{ worker: Worker; url: string }> {
     const worker = cluster.fork({ SLUICE_SERVE_SETTINGS: JSON.stringify({ ...settings, secret }) })
+    // The first message: what the others send from now on is passed on to this worker too.
+    worker.send({ type: 'callers', heard: heardCallers.all() } satisfies ToWorker, () => {})
     passOnUntaken(worker)
     // Workers write to standard output. Only Node itself writes here, such as that it is out of memory.
     worker.process.stderr?.on('data', chunk => process.stderr.write(chunk))

@@ -1,6 +1,6 @@
 /** A worker of `sluicegate serve`. The primary process (supervisor.ts) starts it, and asks it to stop. */
 import cluster from 'node:cluster'
-import type { CallerExchange } from '../../credentials/caller-memory.ts'
+import type { AgedNews, CallerExchange } from '../../credentials/caller-memory.ts'
 import { traceOf } from '../../errors.ts'
 import { type Isolate, startIsolate } from './isolate.ts'
 import { writeOnlyJson } from './json-output.ts'
@@ -28,17 +28,28 @@ let isStopping = false
 // The primary process coordinates what Ctrl-C and SIGHUP do.
 for (const signal of ['SIGINT', 'SIGHUP'] as const) process.on(signal, () => {})
 process.on('SIGTERM', () => stop(true))
+
+/** What the other workers have sent before this one can learn it. */
+const early: AgedNews[] = []
+let learn: (news: AgedNews) => void = news => void early.push(news)
+const { promise: heardOthers, resolve: haveHeard } = Promise.withResolvers<void>()
+
 process.on('message', (message: ToWorker) => {
   if (message.type === 'stop') stop(message.isFinal)
+  else if (message.type === 'caller') learn(message.news)
+  else {
+    for (const news of message.heard) learn(news)
+    haveHeard()
+  }
 })
 
-/** Without other workers, the primary process drops the news. */
+/** The primary process passes it on, and keeps it for workers that start later. */
 const callers: CallerExchange = {
   publish: news => send({ type: 'caller', news }),
-  subscribe: learn =>
-    process.on('message', (message: ToWorker) => {
-      if (message.type === 'caller') learn(message.news)
-    }),
+  subscribe(own) {
+    learn = own
+    for (const news of early.splice(0)) own(news)
+  },
 }
 
 cluster.worker?.on('disconnect', () => {
@@ -54,6 +65,7 @@ process.on('uncaughtException', error => {
 try {
   const config = await readServeConfig(settings.configFile)
   output.bound(config.log.perSecond)
+  await heardOthers
   isolate = await startIsolate({
     ...{ config, variables: process.env as ServeVariables },
     ...{ host: settings.host, port: settings.port, secret: settings.secret, replacesGlobals: true },

@@ -3,6 +3,9 @@ import { existsSync } from 'node:fs'
 import { basename, dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
+/** The module of the Worker, in its project. */
+export const WORKER_ENTRY = 'src/index.ts'
+
 export interface Project {
   /** The folder with the config, wrangler.toml and src/. */
   root: string

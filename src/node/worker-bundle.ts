@@ -5,7 +5,7 @@ import type { BuildOptions, Plugin } from 'esbuild'
 import type { Config } from '../config/compile.ts'
 import { builtFiles } from './build-worker.ts'
 import { devVarsFile } from './dev-vars.ts'
-import { type Project, projectWith } from './project.ts'
+import { type Project, projectWith, WORKER_ENTRY } from './project.ts'
 
 /**
  * @param configFile replaces sluice.config.ts
@@ -18,7 +18,7 @@ export function bundleOptions(
 ): BuildOptions {
   return {
     absWorkingDir: project.root,
-    entryPoints: ['src/index.ts'],
+    entryPoints: [WORKER_ENTRY],
     bundle: true,
     write: false,
     format: 'esm',

@@ -415,6 +415,21 @@ describe('--config', () => {
     }
   })
 
+  it('of a folder without a Worker is refused by start, which names the way to one', async () => {
+    writeFileSync(join(directory, 'package.json'), '{ "name": "mine", "type": "module" }')
+    writeFileSync(
+      join(directory, 'sluice.config.ts'),
+      `export default { origin: 'https://a.example', rules: [${RULE}] }`,
+    )
+    const { code, stderr } = await runProcess(['start'], {}, '', directory)
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining(
+        `whose module ${join(directory, 'src/index.ts')} does not exist. npx sluicegate init makes a project with it.`,
+      ),
+    ])
+  })
+
   it('cannot be combined with another file', async () => {
     const { code, stderr } = await runInProcess(['check', 'a.ts', '--config', 'b.ts'])
     expect([code, stderr]).toEqual([2, expect.stringContaining('The config file is given twice')])

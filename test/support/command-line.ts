@@ -27,12 +27,12 @@ export function environmentWith(extra: Environment): NodeJS.ProcessEnv {
 }
 
 /** @param input standard input, which is not a terminal */
-export function runProcess(args: string[], env: Environment = {}, input = ''): Promise<Result> {
+export function runProcess(args: string[], env: Environment = {}, input = '', cwd?: string): Promise<Result> {
   return new Promise(resolve => {
     const child = execFile(
       process.execPath,
       [SLUICE, ...args],
-      { env: environmentWith(env) },
+      { env: environmentWith(env), cwd },
       (error, stdout, stderr) => {
         resolve({ code: error ? Number(error.code) : 0, stdout, stderr })
       },

@@ -1,10 +1,12 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import { createAdminStore, loadScriptsIntoRedis } from '../../ops/admin-store.ts'
 import { warningLine } from '../config-warnings.ts'
 import { readLocalVariables } from '../dev-vars.ts'
-import { projectWith } from '../project.ts'
+import { projectWith, WORKER_ENTRY } from '../project.ts'
 import type { RedisEnd } from '../start/redis.ts'
 import type { Stack } from '../start/stack.ts'
 import type { KeySettings, WorkerMessage } from '../start/worker-messages.ts'
@@ -61,9 +63,20 @@ export function mustHaveWrangler(find: (name: string) => unknown = import.meta.r
   }
 }
 
+/** @throws AdminError in a folder without the module of a Worker */
+function mustHaveEntry(configFile: string): void {
+  const entry = join(projectWith(configFile).root, WORKER_ENTRY)
+  if (existsSync(entry)) return
+  throw new AdminError(
+    'usage',
+    `npx sluicegate start runs a Worker, whose module ${entry} does not exist. npx sluicegate init makes a project with it. To run the gateway without Cloudflare, use npx sluicegate serve.`,
+  )
+}
+
 async function start(load: FileLoader, flags: Flags): Promise<void> {
   mustHaveWrangler()
   const loaded = await load()
+  mustHaveEntry(loaded.file)
   // The demo key is one of this environment.
   const variables = readLocalVariables(projectWith(loaded.file))
   const { SLUICE_ENVIRONMENT } = variables

@@ -43,11 +43,13 @@ const SHORT_WINDOW_MS = 5_000
 const MAX_WINDOW_MS = 10_000
 /**
  * Under a limit of units in flight, a process that was refused keeps as many calls in flight as it has. It tries more after a quarter to
- * three quarters of the time that a call takes (at most of 2 s), and then twice as many each quarter of that time that passes without a
- * refusal. After its first reply, it tries sooner. Without a refusal so far, that time is short.
+ * three quarters of the time that a call takes (at most of 2 s). Refusals come soon: if twice the time of the last one passes without
+ * another, it tries twice as many, and so on. After its first reply, it tries sooner. Without a refusal so far, that time is short.
  */
 const GROWTH_MS = 2_000
 const FIRST_GROWTH_MS = 40
+/** How often a process asks that has no unit (ms). */
+const LEAST_ASKED_MS = 600
 /** A process that shares a limit takes at least this share of it. */
 const LEAST_SHARE = 1 / 32
 /** Whole seconds in `t` show only changes of more than this (ms). */
@@ -86,6 +88,9 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
   let leastMs = FIRST_GROWTH_MS
   let part = 0
   let tookMs = GROWTH_MS
+  /** When it has tried one more, and the time in which a refusal would have come. */
+  let triedAt = -NEVER
+  let stepMs = GROWTH_MS / 4
   let quota = 0
   let windowMs = 0
   /** Units left, as the last reply said, and when. */
@@ -194,7 +199,8 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
   function waitInFlight(now: number): Wait {
     const more = flying - kept + 1
     const growthMs = Math.min(GROWTH_MS, Math.max(leastMs, (flying || seen) && tookMs * part))
-    const at = flying < (quota || NEVER) ? keptAt + growthMs * (1 + Math.log2(Math.max(1, more)) / 4) : NEVER
+    const grownAt = more > 1 ? triedAt + Math.log2(more) * Math.min(stepMs, tookMs / 8) : keptAt + growthMs
+    const at = flying < (quota || NEVER) ? grownAt : NEVER
     return more <= 0 || now >= at ? [0, false] : [Math.min(at - now, GROWTH_MS), false, true]
   }
 
@@ -206,7 +212,7 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
     /** @returns the number of the call */
     send(now: number): number {
       sent++
-      flying++
+      if (flying++ === kept) triedAt = now
       firstEndsAt = Math.min(firstEndsAt, now + FIRST_MS)
       if (probe > 0) {
         probe = Math.min(probe, sent)
@@ -244,7 +250,8 @@ export function createBudget(name: string, random: () => number, firstEndsAt = 0
         } else {
           // While other processes have all units, it asks less and less often. Calls that were on their way together are refused once.
           if (flying > 0) leastMs = FIRST_GROWTH_MS / 4
-          else if (callSentAt >= keptAt) leastMs *= 2
+          else if (callSentAt >= keptAt) leastMs = Math.min(LEAST_ASKED_MS, leastMs * 2)
+          stepMs = FIRST_GROWTH_MS / 4 + 2 * (now - callSentAt)
           part = 0.25 + random() / 2
           kept = flying
           keptAt = now

@@ -5,7 +5,10 @@ import { createFleet } from './fleet.ts'
 
 const URL_X = 'https://api.test/x'
 
-/** Calls of half a second under a limit of 20 at once, from processes that each send theirs together. */
+/**
+ * Calls of half a second under a limit of 20 at once, from processes that each send theirs together.
+ * @param more `apartMs`: a process begins this much later than the one before it. `coldMs`: the first replies are this late
+ */
 async function run({
   calls = 60,
   processes = 1,
@@ -14,12 +17,14 @@ async function run({
   releaseMs = 0,
   seed = 1,
   maxWaitMs = 30_000,
+  apartMs = 0,
+  coldMs = 0,
 } = {}) {
   const fleet = createFleet(() => new Response(), { seed, latencyMs: 1 })
   const { clock } = fleet
   let [busy, most, refused] = [0, 0, 0]
   const fetch = async () => {
-    await clock.pass(1)
+    await clock.pass(clock.nowMs - start < coldMs ? coldMs : 1)
     const isFull = busy >= limit
     busy += isFull ? 0 : 1
     most = Math.max(most, busy)
@@ -44,14 +49,18 @@ async function run({
   const outcomes: (number | Error)[] = []
   for (let process = 0; process < processes; process++) {
     const get = fleet.client(process, { fetch, maxWaitMs })
-    for (let i = 0; i < calls / processes; i++)
-      void get(URL_X).then(
-        ({ status }) => {
-          outcomes.push(status)
-          ends.push(clock.nowMs - start)
-        },
-        error => outcomes.push(error),
-      )
+    const send = () => {
+      for (let i = 0; i < calls / processes; i++)
+        void get(URL_X).then(
+          ({ status }) => {
+            outcomes.push(status)
+            ends.push(clock.nowMs - start)
+          },
+          error => outcomes.push(error),
+        )
+    }
+    if (process * apartMs > 0) clock.after(process * apartMs, send)
+    else send()
   }
   await new Promise(resolve => setImmediate(resolve))
   await clock.run(start + 60_000)
@@ -74,6 +83,20 @@ describe('a limit of requests in flight', () => {
       expect(result.refused).toBeLessThan(Math.max(30, calls / 2))
     }
   })
+
+  it.each([
+    [60, 0.6],
+    [300, 0.8],
+  ])(
+    'is used by four new processes that begin one after the other, with %i calls in all',
+    async (calls, used) => {
+      for (const seed of [1, 2, 3, 4, 5]) {
+        const result = await run({ processes: 4, calls, seed, apartMs: 40, coldMs: 200 })
+        expect(result.outcomes).toEqual(Array(calls).fill(200))
+        expect(result.used).toBeGreaterThanOrEqual(used)
+      }
+    },
+  )
 
   it('that frees a unit only after its reply is used, too', async () => {
     const { outcomes, used } = await run({ calls: 300, releaseMs: 4 })

@@ -8,8 +8,8 @@ export const METHOD = [
   'Six limits: 10 a second, 120 a minute and 240 an hour, for the consumer and again for the client address. Like is compared with like: six ' +
     'sliding-window rules with six slidingWindow calls of @upstash/ratelimit, and six fixed-window rules with six fixedWindow calls. A ' +
     'decision of Sluice also checks an API key, and is all or nothing; the calls do neither.',
-  'Sluice uses its own client of the REST protocol (src/store/rest.ts) and @upstash/ratelimit uses @upstash/redis, with the same REST bridge and ' +
-    'the same redis-server. "In turn": one call after the other. "At once": Promise.all. The client then sends all calls as one pipelined HTTP request.',
+  'Sluice and @upstash/ratelimit both use @upstash/redis, with the same REST bridge and the same redis-server. Sluice has switched off its retries and ' +
+    'pipelines. "In turn": one call after the other. "At once": Promise.all. The client then sends all calls as one pipelined HTTP request.',
   '"Allowed": the limits are 1,000 times as large and all admit the request. "Refused": every limit is 1, and an earlier request in the same ' +
     'second has used it up. Both sides can remember refusals, which saves calls to Redis. Unless a row says otherwise, that is off when ' +
     'refusals are measured. The figures with it are under "Hot callers".',

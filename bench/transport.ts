@@ -13,7 +13,7 @@ export interface Transport {
   redis: Redis
 }
 
-/** As in production: Sluice has its own client (src/store/rest.ts), and @upstash/ratelimit has @upstash/redis with the default settings. */
+/** As in production: both use @upstash/redis, Sluice as in src/store/upstash-client.ts, and @upstash/ratelimit with the default settings. */
 export function throughBridge(rest: Rest): Transport {
   return { store: upstashStore({ ...rest, deadlineMs: 2000, keyLocking: true }), redis: new Redis(rest) }
 }

@@ -1,6 +1,6 @@
 /** Requests that tests answer in one process, compared with the same requests over HTTP. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createRestConnection, type RestCommand } from '../src/store/rest.ts'
+import { type RestCommand, upstashClient } from '../src/store/upstash-client.ts'
 import { type CountedBridge, startCountedBridge } from './support/counted-bridge.ts'
 import { stopServingInProcess } from './support/in-process.ts'
 import { startOrigin } from './support/origin.ts'
@@ -71,12 +71,12 @@ it('the bridge answers the same', async () => {
     ],
   ]
   const { url } = bridge.proxy
-  const send = createRestConnection(url, TOKEN)
+  const send = upstashClient({ url, token: TOKEN })
   const answers = async () => {
     const all: unknown[] = []
     for (const [commands, isTransaction] of requests) {
       const answer = await send(commands, AbortSignal.timeout(60_000), isTransaction).catch(
-        ({ status, message }) => ({ status, message }),
+        ({ message }) => ({ message }),
       )
       all.push(answer)
     }

@@ -30,14 +30,3 @@ export async function readTextUpTo(most: number, { body }: Pick<Response, 'body'
   }
   return text + decoder.decode()
 }
-
-/** The most that a store answers to one request (bytes): 1000 commands, each with the records of a few hundred consumers. */
-export const MAX_STORE_REPLY = 64_000_000
-
-/** As `fetch`, for a store: reads its reply, up to MAX_STORE_REPLY. */
-export async function fetchFromStore(url: string, init: RequestInit): Promise<Response> {
-  const response = await fetch(url, init)
-  const text = await readTextUpTo(MAX_STORE_REPLY, response)
-  // Some statuses, such as 204, cannot have a body.
-  return new Response(text === '' ? null : text, response)
-}

@@ -1,8 +1,7 @@
 /** What administration says about a store that fails: what is wrong, and what to do. No message has a key, a token or a command. */
 import { GatewayError } from '../errors.ts'
 import { NO_PERMISSION, unreachableError } from '../store/refusal.ts'
-import { RestError } from '../store/rest.ts'
-import { ReplyTooLarge, sizeText } from './bounded-reply.ts'
+import { RestError } from '../store/upstash-client.ts'
 
 /**
  * Describes a failed request.
@@ -13,12 +12,10 @@ export function describeFailure(
   error: unknown,
   { deadlineMs, test }: { deadlineMs: number; test: string },
 ): [what: string, nextStep?: string | undefined] {
-  // Only the status is certain if a server in front of the store answers with a web page.
+  // Such as the web page of a server in front of the store.
   if (error instanceof GatewayError || (error instanceof RestError && error.message === ''))
     return ['does not answer as an Upstash REST API does.', test]
   if (error instanceof RestError) return describeErrorOfRedis(error.message)
-  if (error instanceof ReplyTooLarge)
-    return [`has sent more than ${sizeText(error.most)}. ${MAY_BE_MADE}`, test]
   if (!(error instanceof Error)) return [LOST, test]
   if (/^(Timeout|Abort)Error$/.test(error.name)) {
     return [lateText(deadlineMs), test]

@@ -9,19 +9,23 @@ export interface Remedies {
 
 /**
  * The GatewayError for an error that Redis has answered.
- * @param status of HTTP, if the whole request was refused
+ * @param isOfSome whether other commands of the request were answered without an error
  */
-export function refusal(message: string, { credentials, permission }: Remedies, status = 200): GatewayError {
+export function refusal(
+  message: string,
+  { credentials, permission }: Remedies,
+  isOfSome = false,
+): GatewayError {
   if (NO_PERMISSION.test(message))
     return new GatewayError(
       'ERR_STORE_REFUSED',
       `The store answered NOPERM: ${permission} (docs/deploy.md#your-own-redis).`,
     )
-  const kind = /^[A-Z]{2,20}/.exec(message)?.[0] ?? (status > 400 ? `HTTP ${status}` : 'an error')
-  const fix = WRONG_CREDENTIALS.test(kind) || status === 401 ? ` ${credentials}` : ''
+  const kind = /^([A-Z]{2,20}|Unauthorized)/.exec(message)?.[0] ?? 'an error'
+  const fix = WRONG_CREDENTIALS.test(kind) ? ` ${credentials}` : ''
   return new GatewayError(
     'ERR_STORE_REFUSED',
-    `The store answered ${kind}${status === 207 ? ' to some commands' : ''}.${fix}`,
+    `The store answered ${kind}${isOfSome ? ' to some commands' : ''}.${fix}`,
   )
 }
 
@@ -30,13 +34,13 @@ export function refusal(message: string, { credentials, permission }: Remedies, 
  * write, and no later one. A permission can be missing for a later command of a script.
  */
 export const hasWrittenNothing = ({ message }: GatewayError): boolean =>
-  /answered (READONLY|OOM|MISCONF|LOADING|WRONGPASS|HTTP 401)\./.test(message)
+  /answered (READONLY|OOM|MISCONF|LOADING|WRONGPASS|Unauthorized)\./.test(message)
 
 /** The user of Redis may not run a command, or not use a key. For a command in a script, the words depend on the version of Redis. */
 export const NO_PERMISSION =
   /\bNOPERM\b|^(ERR )?(ACL failure in script|The user executing the script can't)\b/
 
-const WRONG_CREDENTIALS = /^(WRONGPASS|NOAUTH)$/
+const WRONG_CREDENTIALS = /^(WRONGPASS|NOAUTH|Unauthorized)$/
 
 /** @param why ends the sentence: ` (ECONNREFUSED)` */
 export const unreachableError = (why = '', options?: ConstructorParameters<typeof GatewayError>[2]) =>

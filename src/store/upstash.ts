@@ -5,9 +5,9 @@
 import { GatewayError } from '../errors.ts'
 import { type Deadline, type DeadlineClock, timeoutError } from './deadline.ts'
 import { codeText, refusal, unreachableError } from './refusal.ts'
-import { createRestConnection, type RestAnswer, type RestCommand, RestError } from './rest.ts'
 import type { Store } from './store.ts'
 import { storeOn } from './store-on.ts'
+import { type RestAnswer, type RestCommand, RestError, upstashClient } from './upstash-client.ts'
 
 export interface UpstashOptions {
   url: string
@@ -29,14 +29,14 @@ export interface UpstashOptions {
  */
 export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): Store {
   const { url, token, keyLocking } = options
-  const connection = createRestConnection(url, token)
+  const sendOnce = upstashClient({ url, token })
 
   async function send(commands: readonly RestCommand[], deadline: Deadline): Promise<RestAnswer[]> {
     try {
-      return await connection(commands, deadline.signal)
+      return await sendOnce(commands, deadline.signal)
     } catch (error) {
       // A single command that fails is answered with an error for the whole request.
-      if (commands.length === 1 && error instanceof RestError && error.status === 400)
+      if (commands.length === 1 && error instanceof RestError && error.message !== '')
         return [{ error: error.message }]
       // The reason is read from the deadline and not from the error, because workerd passes on a copy of the abort reason.
       throw deadline.failure() ?? failureOf(error)
@@ -56,7 +56,7 @@ export function upstashStore(options: UpstashOptions, clock?: DeadlineClock): St
 /** The GatewayError for whatever ends a request. Messages of the store can quote keys, and those of `fetch` the URL, so neither is passed on. */
 export function failureOf(error: unknown): GatewayError {
   if (error instanceof GatewayError) return error
-  if (error instanceof RestError) return refusalOf(error.message, error.status)
+  if (error instanceof RestError) return refusalOf(error.message, error.isOfSome)
   // Cloudflare bounds the calls of one request: 50 with Workers Free.
   if (error instanceof Error && /too many subrequests/i.test(error.message)) {
     return new GatewayError('ERR_STORE_CALLS_EXHAUSTED', 'The platform allows this request no more calls.')
@@ -64,28 +64,22 @@ export function failureOf(error: unknown): GatewayError {
   return (error as Error).name === 'TimeoutError' ? timeoutError() : unreachableError(codeText(error))
 }
 
-/** The GatewayError for an error that the store has answered. @param status of HTTP, if the whole request was refused */
-function refusalOf(message: string, status = 200): GatewayError {
+/** The GatewayError for an error that the store has answered. @param isOfSome whether other commands of the request were answered */
+function refusalOf(message: string, isOfSome = false): GatewayError {
   // The bridge's messages for a Redis that is down or slow.
   if (message.startsWith('ERR Redis cannot be reached'))
     return new GatewayError('ERR_STORE_UNREACHABLE', 'The bridge cannot reach its Redis.')
   if (message.startsWith('ERR Redis did not answer in time')) return timeoutError()
-  if (status === 429 || QUOTA.test(message)) {
+  if (QUOTA.test(message)) {
     return new GatewayError(
       'ERR_STORE_QUOTA',
       'The store refused the call, because its plan allows no more requests.',
     )
   }
-  // Something between here and Redis has failed, perhaps after the call has run.
-  if (status >= 500) return unreachableError(` (HTTP ${status})`)
-  // Redirections are not followed.
-  if (status >= 300 && status < 400) {
-    return new GatewayError(
-      'ERR_STORE_REFUSED',
-      `The store answered with a redirection (HTTP ${status}). Check UPSTASH_REDIS_REST_URL.`,
-    )
-  }
-  return refusal(message, REMEDIES, status)
+  // An error of Redis begins with its code. Any other answer is of a server between here and Redis, perhaps after the call has run.
+  if (!/^([A-Z]{2,20}\b|Unauthorized)/.test(message))
+    return unreachableError(' (the answer is not one of Redis)')
+  return refusal(message, REMEDIES, isOfSome)
 }
 
 const REMEDIES = {

@@ -70,7 +70,7 @@ const FAULTS = {
   'has no scripts': [say(400, '{"error":"NOSCRIPT No matching script"}'), 'store-refused'],
   'answers with HTML': [say(200, '<html>Log in</html>'), 'store-reply-invalid'],
   'answers with an error in HTML': [say(502, '<html>Bad Gateway</html>'), 'store-unreachable'],
-  'answers with half a reply': [say(200, '{"result":[1,'), 'store-reply-invalid'],
+  'answers with half a reply': [say(200, '{"result":[1,'), 'store-unreachable'],
   'answers without a list': [answer('"OK"'), 'store-reply-invalid'],
   'answers without a list of results': [say(200, '{"result":"OK"}'), 'store-reply-invalid'],
   'answers fewer calls than were sent': [say(200, '[{"result":null}]'), 'store-reply-invalid'],

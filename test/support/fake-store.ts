@@ -1,7 +1,7 @@
 /** A REST server like Upstash's: it passes commands on to a bridge, except those that a fake answers itself. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { RestAnswer } from '../../src/store/rest.ts'
+import type { RestAnswer } from '../../src/store/upstash-client.ts'
 import { listen } from './listen.ts'
 
 export type FakeCommand = readonly (string | number)[]

@@ -1,8 +1,8 @@
 /** What a check of `npx sluicegate doctor` is, and works on; how checks are run, and the verdict over all of them. */
 import type { Config } from '../../config/compile.ts'
 import { GatewayError } from '../../errors.ts'
-import type { RestAnswer, RestCommand } from '../../store/rest.ts'
 import type { Store } from '../../store/store.ts'
+import type { RestAnswer, RestCommand } from '../../store/upstash-client.ts'
 import { describeTlsFailure } from '../tls-failure.ts'
 import { type CheckVerdict, type Finding, fault, isLate } from './findings.ts'
 

@@ -1,10 +1,10 @@
 /**
- * What Sluice needs of a store: the protocol of Upstash, as far as src/store/rest.ts uses it, or Redis directly; each command; and what
+ * What Sluice needs of a store: the protocol of Upstash, as far as src/store/upstash-client.ts uses it, or Redis directly; each command; and what
  * scripts use, each by a command of its own, so that a lack has a name.
  */
 import { randomBase62 } from '../../credentials/api-key.ts'
 import { FIRST_LINES } from '../../script/create-script.ts'
-import type { RestCommand } from '../../store/rest.ts'
+import type { RestCommand } from '../../store/upstash-client.ts'
 import { type Bed, type Checks, KEY_SECONDS } from './checks.ts'
 import { decisionsUnder, OTHER_STORE, scriptsOf } from './decisions.ts'
 import { type Finding, fault, findIn, firstOf, isLate, limit, ok, unknown } from './findings.ts'

@@ -2,12 +2,12 @@
 import type { Config } from '../../config/compile.ts'
 import { randomBase62 } from '../../credentials/api-key.ts'
 import { GatewayError } from '../../errors.ts'
-import { fetchFromStore, ReplyTooLarge, sizeText } from '../../ops/bounded-reply.ts'
+import { ReplyTooLarge, readTextUpTo, sizeText } from '../../ops/bounded-reply.ts'
 import { timeoutError } from '../../store/deadline.ts'
 import { inEnvironment } from '../../store/keys.ts'
-import { createRestConnection, RestError } from '../../store/rest.ts'
 import type { Store } from '../../store/store.ts'
 import { upstashStore } from '../../store/upstash.ts'
+import { RestError, upstashClient } from '../../store/upstash-client.ts'
 import { connectRedisStore } from '../redis-store/redis-store.ts'
 import { parseRedisUrl } from '../redis-store/redis-url.ts'
 import { type Bed, type Examination, runChecks } from './checks.ts'
@@ -98,39 +98,66 @@ async function open({ url, token }: StoreAddress, config: Config, environment: s
     const connected = await connectRedisStore({ url, environment, deadlineMs, connectMs: deadlineMs })
     return { ...connected, urls: parseRedisUrl(url).urls, isRest: false }
   }
-  const connection = createRestConnection(url, token, fetchFromStore)
-  const send: Bed['send'] = (commands, isTransaction) =>
-    connection(commands, AbortSignal.timeout(deadlineMs), isTransaction).catch(error => {
-      if (error instanceof GatewayError) throw errorWith(NOT_JSON)
-      if (error instanceof ReplyTooLarge) throw errorWith(tooLarge(error))
-      if (!(error instanceof RestError)) throw error
-      if (/^ERR Redis did not answer/.test(error.message)) throw timeoutError()
-      const refusal = refusalOf(error)
-      if (refusal) throw errorWith(refusal)
-      const isOfCommand = error.status === 400 && commands.length === 1 && !isTransaction
-      if (isOfCommand) return [{ error: error.message }]
-      throw errorWith(
-        fault`The store refuses requests (HTTP ${error.status}). → Check the URL and the token.`,
-      )
+  const sendOnce = upstashClient({ url, token })
+  let first: Promise<void> | undefined
+  const send: Bed['send'] = async (commands, isTransaction) => {
+    first ??= checkStatus(url, token, deadlineMs).catch(error => {
+      first = undefined
+      throw error
     })
+    await first
+    return await sendOnce(commands, AbortSignal.timeout(deadlineMs), isTransaction).catch(error => {
+      if (error instanceof GatewayError) throw errorWith(NOT_JSON)
+      if (!(error instanceof RestError)) throw error
+      if (error.message === '') throw errorWith(NOT_JSON)
+      if (/^ERR Redis did not answer/.test(error.message)) throw timeoutError()
+      const refusal = refusalOf(error.message)
+      if (refusal) throw errorWith(refusal)
+      if (commands.length === 1 && !isTransaction) return [{ error: error.message }]
+      throw errorWith(fault`The store refuses requests. → Check the URL and the token.`)
+    })
+  }
   const store = upstashStore({ ...config, url, token, deadlineMs, environment })
   return { urls: [url], isRest: true, send, store, close: undefined }
 }
 
-const tooLarge = ({ most }: ReplyTooLarge) =>
-  fault`The URL of the store answers with more than ${sizeText(most)}. → Copy UPSTASH_REDIS_REST_URL again.`
+/**
+ * Sends a PING by itself, because the client of the store keeps the HTTP status to itself and follows redirections.
+ * @throws with a Finding, if the status says what is wrong
+ */
+async function checkStatus(url: string, token: string, deadlineMs: number): Promise<void> {
+  const response = await fetch(url, {
+    ...{ method: 'POST', redirect: 'manual', body: '["PING"]', signal: AbortSignal.timeout(deadlineMs) },
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+  })
+  const text = await readTextUpTo(MAX_REPLY_TO_PING, response).catch(error => {
+    throw error instanceof ReplyTooLarge ? errorWith(TOO_LARGE) : error
+  })
+  if (response.ok) return
+  const message = messageIn(text)
+  if (/^ERR Redis did not answer/.test(message)) throw timeoutError()
+  const refusal = refusalOf(message, response.status)
+  if (refusal) throw errorWith(refusal)
+}
+
+/** Bytes. */
+const MAX_REPLY_TO_PING = 100_000
+
+const messageIn = (text: string): string => /"error":\s*"([^"]*)/.exec(text)?.[1] ?? ''
+
+const TOO_LARGE = fault`The URL of the store answers a PING with more than ${sizeText(MAX_REPLY_TO_PING)}. → Copy UPSTASH_REDIS_REST_URL again.`
 
 const NOT_JSON = fault`The URL answers with a web page or another text, and not with replies in JSON. → Copy UPSTASH_REDIS_REST_URL again. A proxy or a login page in front of the store must pass on its replies.`
 
 /** Names the errors that Upstash documents, those of the bridge, and those of servers in between. */
-const refusalOf = ({ status, message }: RestError) =>
+const refusalOf = (message: string, status = 400) =>
   findIn(`${status} ${message}`, {
     'max request size|^413': fault`The store refuses a request as too large. → Use fewer rules, or raise its limit for the size of requests.`,
     'max (daily |monthly )?requests? limit|max bandwidth': fault`The quota of the database is used up. → Choose a larger plan, or wait until the quota starts again.`,
     'rate limit|too many requests|throttled|^429': fault`The store limits the rate of requests. → Choose a plan with more commands a second, and run this again.`,
     '^... (WRONGPASS|NOAUTH)|^401': fault`The store does not accept the token. → Copy the token again, from the REST tab of the database or from the bridge.`,
     '^... ERR Redis cannot be reached': fault`The bridge answers, but its Redis does not. → Check the Redis of the bridge: redis-cli -u redis://… PING`,
-    '^3': fault`The URL redirects (HTTP ${status}), and redirections are not followed. → Use the URL that it redirects to.`,
+    '^3': fault`The URL redirects (HTTP ${status}), so each call would be sent twice, and with 301 to 303 without its commands. → Use the URL that it redirects to.`,
     '^40[345]': fault`The URL is not that of a REST API for Redis (HTTP ${status}). → Copy UPSTASH_REDIS_REST_URL again: it has no path.`,
     '^5': fault`The store, or a proxy in front of it, fails (HTTP ${status}). → Look at its log or its status page, and run this again.`,
   })

@@ -7,7 +7,7 @@ import type { sumFields } from '../../metrics/sums.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { adminStoreOn } from '../../ops/admin-store-on.ts'
 import type { OverrideRules } from '../../ops/override-rules.ts'
-import { restConnection } from '../../ops/rest-connection.ts'
+import { commandsThrough } from '../../ops/upstash-connection.ts'
 import { createLimitRuleSet } from '../../script/rule-set.ts'
 import type { AdminConnection } from '../../store/admin-connection.ts'
 import type { Store } from '../../store/store.ts'
@@ -149,7 +149,7 @@ function connectionTo(decisions: Store, variables: Readonly<Record<string, unkno
   const url = isStoreUrl(written) ? written : 'https://store.invalid'
   const token = String(variables.UPSTASH_REDIS_REST_TOKEN ?? '')
   return {
-    ...restConnection({ url, token }, failed),
+    ...commandsThrough({ url, token }, failed),
     ...{ decisions, nextStepFor: () => '' },
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import { type AdminError, notRedis } from '../../ops/admin-error.ts'
-import { MAX_AT_ONCE } from '../../ops/rest-connection.ts'
+import { MAX_AT_ONCE } from '../../ops/upstash-connection.ts'
 import type { AdminConnection, Command, Reply } from '../../store/admin-connection.ts'
 import { hasWrittenNothing } from '../../store/refusal.ts'
 import type { ChangeState } from './problems.ts'

@@ -1,11 +1,11 @@
-/** The REST protocol: the same requests and answers as with the client @upstash/redis, and clear errors for any other answer. */
+/** Commands through @upstash/redis: each is sent once and as it is, the answers are not read as JSON, and any other answer has a clear error. */
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Redis } from '@upstash/redis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { createRestConnection, type RestCommand, RestError } from '../../src/store/rest.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
+import { type RestCommand, RestError, upstashClient } from '../../src/store/upstash-client.ts'
 import { startCountingProxy } from '../support/counting-proxy.ts'
 import { listen } from '../support/listen.ts'
 import { PATIENT_MS } from '../support/patience.ts'
@@ -51,10 +51,10 @@ describe('the request', () => {
     recorder.requests.length = 0
     recorder.text = '{"result":1}'
     await client.evalsha('sha', ['k'], ['a', '1'])
-    await createRestConnection(url, 't')([['EVALSHA', 'sha', 1, 'k', 'a', '1']], signal)
+    await upstashClient({ url, token: 't' })([['EVALSHA', 'sha', 1, 'k', 'a', '1']], signal)
     recorder.text = '[{"result":1},{"result":2}]'
     await client.pipeline().evalsha('sha', ['k'], []).get('g').exec()
-    await createRestConnection(url, 't')(
+    await upstashClient({ url, token: 't' })(
       [
         ['EVALSHA', 'sha', 1, 'k'],
         ['GET', 'g'],
@@ -83,7 +83,7 @@ describeOnRedis('the answers', start => {
   const VALUES = ['{1,2,3}', "{1,'a ü',{2},false}", "'plain'", "''", 'false', "redis.status_reply('FINE')"]
 
   it.each(VALUES)('are those of @upstash/redis: return %s', async value => {
-    const send = createRestConnection(bridge.url, 't')
+    const send = upstashClient({ url: bridge.url, token: 't' })
     const source = `return ${value}`
     const expected = (await clientFor(bridge.url).eval(source, ['k'], ['a'])) as unknown
     const command: RestCommand = ['EVAL', source, 1, 'k', 'a']
@@ -94,7 +94,7 @@ describeOnRedis('the answers', start => {
   })
 
   it('of a pipeline include the error of each command', async () => {
-    const send = createRestConnection(bridge.url, 't')
+    const send = upstashClient({ url: bridge.url, token: 't' })
     const commands: RestCommand[] = [
       ['EVALSHA', '0'.repeat(40), 0],
       ['EVAL', 'return 1', 0],
@@ -104,20 +104,20 @@ describeOnRedis('the answers', start => {
     await expect(send(commands.slice(0, 1), signal)).rejects.toThrow(RestError)
   })
 
-  it('to a wrong token are an error with the status', async () => {
-    const answer = createRestConnection(bridge.url, 'wrong')([['PING']], signal)
-    await expect(answer).rejects.toMatchObject({ status: 401, message: expect.stringMatching(/^WRONGPASS/) })
+  it('to a wrong token are an error without the command', async () => {
+    const answer = upstashClient({ url: bridge.url, token: 'wrong' })([['PING']], signal)
+    await expect(answer).rejects.toThrow(/^WRONGPASS(?!.*PING)/)
   })
 })
 
 describe('an answer that is not one of the protocol', () => {
   const INVALID = 'ERR_STORE_REPLY_INVALID'
   const answers: [status: number, text: string, count: number, code: string, fate: string][] = [
-    [200, '<html>', 1, INVALID, 'may-have-run'],
-    [502, '<html>', 2, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
-    [429, '<html>', 1, 'ERR_STORE_QUOTA', 'answered'],
-    [401, '<html>', 2, 'ERR_STORE_REFUSED', 'answered'],
-    [200, '', 1, INVALID, 'may-have-run'],
+    ...[200, 400, 401, 403, 429, 500, 502].flatMap(status => [
+      [status, '<html>', 1, 'ERR_STORE_UNREACHABLE', 'may-have-run'] as (typeof answers)[number],
+      [status, '<html>', 2, 'ERR_STORE_UNREACHABLE', 'may-have-run'] as (typeof answers)[number],
+    ]),
+    [200, '', 1, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
     [200, 'null', 1, INVALID, 'may-have-run'],
     [200, '[]', 1, INVALID, 'may-have-run'],
     [200, '{}', 1, INVALID, 'may-have-run'],
@@ -129,9 +129,12 @@ describe('an answer that is not one of the protocol', () => {
     [200, '[{"result":1},null]', 2, INVALID, 'may-have-run'],
     [200, '[{"result":1},{"result":1},{"result":1}]', 2, INVALID, 'may-have-run'],
     [502, '{"error":"bad gateway"}', 2, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
+    [502, '{"error":"bad gateway"}', 1, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
     [504, '{"message":"timeout"}', 1, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
-    [429, '{"error":"slow down"}', 2, 'ERR_STORE_QUOTA', 'answered'],
-    [403, 'null', 1, 'ERR_STORE_REFUSED', 'answered'],
+    [403, 'null', 1, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
+    [429, '{"error":"slow down"}', 2, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
+    [400, '{"error":"ERR max requests limit exceeded"}', 2, 'ERR_STORE_QUOTA', 'answered'],
+    [401, '{"error":"Unauthorized"}', 2, 'ERR_STORE_REFUSED', 'answered'],
     [400, '{"error":"ERR syntax"}', 2, 'ERR_STORE_REFUSED', 'answered'],
   ]
 
@@ -147,27 +150,30 @@ describe('an answer that is not one of the protocol', () => {
 })
 
 it.each([
-  [401, 'The store answered HTTP 401. Check UPSTASH_REDIS_REST_TOKEN.'],
-  [403, 'The store answered HTTP 403.'],
-  [502, 'The store could not be reached (HTTP 502).'],
-  [308, 'The store answered with a redirection (HTTP 308). Check UPSTASH_REDIS_REST_URL.'],
-])('the message about a web page with status %i is: %s', async (status, message) => {
+  [401, '{"error":"Unauthorized"}', 'The store answered Unauthorized. Check UPSTASH_REDIS_REST_TOKEN.'],
+  [401, '{"error":"WRONGPASS no"}', 'The store answered WRONGPASS. Check UPSTASH_REDIS_REST_TOKEN.'],
+  [502, '{"error":"no"}', 'The store could not be reached (the answer is not one of Redis).'],
+  [502, '<html>', 'The store could not be reached (the answer is not one of Redis).'],
+])('the message about an answer with status %i, %s is: %s', async (status, text, message) => {
   const proxy = await startCountingProxy('http://127.0.0.1:9')
-  proxy.fault = (_, response) => void response.writeHead(status).end('<html>')
+  proxy.fault = (_, response) => void response.writeHead(status).end(text)
   const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
   await expect(store.ping()).rejects.toThrow(message)
   await proxy.close()
 })
 
-it.each([301, 302, 303, 307, 308])('a redirection (%i) is not followed', async status => {
+it.each([307, 308])('a redirection (%i) to another origin is followed without the token', async status => {
+  const tokens: unknown[] = []
   const elsewhere = await startCountingProxy('http://127.0.0.1:9')
-  elsewhere.fault = (_, response) => void response.end('{"result":"from elsewhere"}')
+  elsewhere.fault = ({ headers }, response) => {
+    tokens.push(headers.authorization)
+    response.end('{"result":"from elsewhere"}')
+  }
   const proxy = await startCountingProxy('http://127.0.0.1:9')
   proxy.fault = (_, response) => void response.writeHead(status, { location: elsewhere.url }).end()
   const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
-  const answer = store.run([{ command: 'GET', key: 'sluice:{a}' }])
-  await expect(answer).rejects.toMatchObject({ code: 'ERR_STORE_REFUSED', fate: 'answered' })
-  expect([proxy.count(), elsewhere.count()]).toEqual([1, 0])
+  await store.run([{ command: 'GET', key: 'sluice:{a}' }])
+  expect(tokens).toEqual([undefined])
   await Promise.all([proxy.close(), elsewhere.close()])
 })
 
@@ -185,7 +191,7 @@ it.each([
 it.each(['/prefix/?', '/prefix/#', '/prefix//'])('the URL …%s has the path of the prefix', async path => {
   const recorder = await startRecorder()
   recorder.text = '[{"result":1},{"result":2}]'
-  const send = createRestConnection(`${recorder.url}${path}`, 't')
+  const send = upstashClient({ url: `${recorder.url}${path}`, token: 't' })
   await send([['PING'], ['PING']], signal)
   expect(recorder.requests).toMatchObject([{ path: '/prefix/pipeline' }])
   await recorder.close()
@@ -194,13 +200,13 @@ it.each(['/prefix/?', '/prefix/#', '/prefix//'])('the URL …%s has the path of 
 describe('an invalid setting is refused without being quoted', () => {
   const URLS = ['', 'store.example', 'redis://store.example', 'https://u:secret@store.example']
   it.each([...URLS, 'https://store.example/?_token=secret', 'https://store.example/#secret'])('%s', url => {
-    const made = () => createRestConnection(url, 't')
+    const made = () => upstashClient({ url, token: 't' })
     expect(made).toThrow('The URL of the store is not valid. Use the http or https URL of its REST API.')
     expect(made).not.toThrow('secret')
   })
 
   it('a token with a line break', () => {
-    const made = () => createRestConnection('https://store.example', 'secret\ntoken')
+    const made = () => upstashClient({ url: 'https://store.example', token: 'secret\ntoken' })
     expect(made).toThrow(
       'The token of the store has a character that is not allowed in a header, such as a line break. Copy it again.',
     )

@@ -1,8 +1,11 @@
 /**
- * The REST protocol of Upstash (https://upstash.com/docs/redis/features/restapi), as far as the store needs it: commands in, answers
- * out. The client @upstash/redis cannot be divided: its 200 commands would be a quarter of the Worker (17.6 kB of gzip). Besides, it
- * keeps the HTTP status to itself, and it quotes keys in its errors. A test compares this connection with it.
+ * Commands through the client @upstash/redis, over the REST protocol of Upstash (https://upstash.com/docs/redis/features/restapi). The
+ * client sends each request once and within a deadline. By default it would repeat a request whose reply was lost, so that a call could
+ * count twice; join the calls of many requests in one; and read every text that looks like JSON.
+ *
+ * The client keeps the HTTP status to itself, so what is known about a request that failed is in the words of the answer.
  */
+import { errors, Redis } from '#upstash'
 import { GatewayError } from '../errors.ts'
 
 export type RestCommand = readonly [name: string, ...args: (string | number)[]]
@@ -14,14 +17,14 @@ export interface RestAnswer {
   error?: string | null
 }
 
-/** An answer to the whole request that is an error. */
+/** An error that the store has answered. The message is that of the answer, and empty if it has none. It can quote keys. */
 export class RestError extends Error {
-  /** Of HTTP. */
-  readonly status: number
+  /** Whether other commands of the request were answered without an error. */
+  readonly isOfSome: boolean
 
-  constructor(status: number, message: string) {
+  constructor(message: string, isOfSome = false) {
     super(message)
-    this.status = status
+    this.isOfSome = isOfSome
   }
 }
 
@@ -38,40 +41,50 @@ export type SendCommands = (
   isTransaction?: boolean,
 ) => Promise<RestAnswer[]>
 
-/** Sends an HTTP request, as `fetch` does. */
-type Send = (url: string, init: RequestInit & { headers: Record<string, string> }) => Promise<Response>
+/** The client, which sends any commands: its own methods have no pipeline of commands that it does not know. */
+class Client extends Redis {
+  send = (path: string[], body: unknown): Promise<unknown> => this.client.request({ path, body })
+}
 
 /**
- * @param send default: `fetch`
+ * @param more `readYourWrites`: whether a request sees the writes of the request before it, also if Upstash reads from a replica
  * @throws GatewayError ERR_CONFIG_INVALID without the URL, which may contain a password, and without the token
  */
-export function createRestConnection(
-  url: string,
-  token: string,
-  send: Send = (url, init) => fetch(url, init),
+export function upstashClient(
+  { url, token }: { url: string; token: string },
+  { readYourWrites = false }: { readYourWrites?: boolean } = {},
 ): SendCommands {
-  const endpoint = endpointOf(url)
-  const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
-  checkHeaders(headers)
+  checkToken(token)
+  // The client asks for the signal before `send` returns.
+  let current: AbortSignal
+  const client = new Client({
+    ...{ url: endpointOf(url), token, readYourWrites, signal: () => current },
+    ...{ retry: { retries: 0 }, enableAutoPipelining: false, enableTelemetry: false },
+    ...{ automaticDeserialization: false, responseEncoding: false },
+  })
 
   return async (commands, signal, isTransaction) => {
     const [only] = commands
     const isList = isTransaction || commands.length > 1
-    const path = isTransaction ? '/multi-exec' : isList ? '/pipeline' : ''
-    const response = await send(endpoint + path, {
-      // A redirection would send the keys to another server, and before 2025-09-01 (compatibility date) Workers sent the token, too.
-      ...{ method: 'POST', headers, signal, redirect: 'manual' as const },
-      body: JSON.stringify(isList ? commands : only),
+    current = signal
+    const path = isTransaction ? ['multi-exec'] : isList ? ['pipeline'] : []
+    const reply = await client.send(path, isList ? commands : only).catch(error => {
+      throw errorOf(error)
     })
-    const reply = parse(await response.text())
-    // A server in front of the store can answer with a web page, so only the status is certain.
-    if (!response.ok) throw new RestError(response.status, errorIn(reply) ?? '')
-    if (reply === undefined) throw invalid("The store's reply is not valid JSON.")
     const answers = isList && Array.isArray(reply) ? reply : [reply]
     if (answers.length !== commands.length || !answers.every(isAnswer))
       throw invalid("The store's reply is not a list of results.")
     return answers
   }
+}
+
+/** The client adds the command to the message of an error, and with it the keys. */
+function errorOf(error: unknown): unknown {
+  // Such as the web page of a proxy in front of the store.
+  if (error instanceof errors.UpstashJSONParseError) return new RestError('')
+  if (!(error instanceof errors.UpstashError)) return error
+  const [message = ''] = error.message.split(', command was: ', 1)
+  return new RestError(message === 'undefined' ? '' : message)
 }
 
 function endpointOf(url: string): string {
@@ -96,9 +109,9 @@ const invalidUrl = () =>
     'The URL of the store is not valid. Use the http or https URL of its REST API.',
   )
 
-function checkHeaders(headers: Record<string, string>): void {
+function checkToken(token: string): void {
   try {
-    new Headers(headers)
+    new Headers({ authorization: `Bearer ${token}` })
   } catch {
     throw new GatewayError(
       'ERR_CONFIG_INVALID',
@@ -107,24 +120,10 @@ function checkHeaders(headers: Record<string, string>): void {
   }
 }
 
-/** @returns undefined for a text that is not JSON */
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
 function isAnswer(answer: unknown): answer is RestAnswer {
   if (typeof answer !== 'object' || answer === null) return false
   const { error = null } = answer as { error?: unknown }
   return typeof error === 'string' || (error === null && 'result' in answer)
-}
-
-function errorIn(answer: unknown): string | undefined {
-  const error = (answer as { error?: unknown } | null)?.error
-  return typeof error === 'string' ? error : undefined
 }
 
 const invalid = (message: string) => new GatewayError('ERR_STORE_REPLY_INVALID', message)

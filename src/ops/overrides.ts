@@ -2,8 +2,6 @@
 import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
 import type { Flaw } from '../algorithms/descriptor.ts'
-import { descriptionOf } from '../algorithms/index.ts'
-import { thirdNumberOf } from '../algorithms/lua-of.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfSettlement } from '../config/check/mistakes-of-settlement.ts'
@@ -14,6 +12,7 @@ import { compileGatewayRule } from '../config/compile-rule.ts'
 import { unitsOf } from '../config/compile-units.ts'
 import { withUniqueTags } from '../config/tags.ts'
 import { anyOverridable } from '../limiter/needs.ts'
+import { ALL_NUMBERS } from '../set-ups/limits/all-numbers.ts'
 import type { Override } from '../store/records.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import type { CheckedConfig } from './context.ts'
@@ -34,10 +33,9 @@ export { type OverrideChange, removeOverride } from './override-changes.ts'
 export { type OverrideInput, type OverrideRules, type OverrideStatus, untilOf } from './override-rules.ts'
 
 /** For the rules of any config. */
-export const ALL_TOOLS: RuleTools = {
-  numbersOf: rule => descriptionOf(rule).numbers,
+const ALL_TOOLS: RuleTools = {
+  ruleNumbers: ALL_NUMBERS,
   mistakesOfSettlement,
-  thirdNumberOf,
   nameOf: option => `--${option}`,
   suggest: didYouMean,
   findFlaws: rule => flawsOf(v.safeParse(ruleSchema, rule)),

@@ -13,6 +13,8 @@ export interface TrafficClass {
   rank: number
   /** Its requests count, and no shedder refuses them. */
   isCritical?: true
+  /** In place of `isCritical`, while only the store knows the plan of the caller, and other plans have a class that is not critical. */
+  mayBeCritical?: true
   /** Absent: the class of every request that matches no other class. */
   match?: Match
 }

@@ -9,6 +9,7 @@ import { parseConsumer } from '../store/records.ts'
 import type { AdminStore } from './admin-store-shape.ts'
 import type { RecordPlace } from './consumers.ts'
 import { overrideDocument } from './documents/consumers.ts'
+import type { LimitOverridesDocument } from './documents/switches.ts'
 import { limitOf, targetOf, withUsageErrors } from './limits.ts'
 import { removeOverride, setOverride } from './override-changes.ts'
 import type { OverrideInput, OverrideRules } from './override-rules.ts'
@@ -53,7 +54,8 @@ export async function setLimitOverride(
   const place = placeOf(context, limit, input.rule, by)
   const { removed } = await setOverride(store, place, override, { rules: overrides, removeStale })
   const others = removed.map(each => overrideDocument(each, context))
-  return { limit, identity: by, ...overrideDocument(override, context), removed: others }
+  // Not with the name of the limit: `limit` is the number.
+  return { identity: by, ...overrideDocument(override, context), removed: others }
 }
 
 /** @returns the overrides of the identity that are left */
@@ -70,7 +72,10 @@ export async function removeLimitOverride(
 }
 
 /** The overrides of all identities of a limit. A part that is too long for a key is shown as `#` and a digest. */
-export async function listLimitOverrides(context: LimitContext, limit: string) {
+export async function listLimitOverrides(
+  context: LimitContext,
+  limit: string,
+): Promise<LimitOverridesDocument> {
   const { store } = context
   const index = store.at(overriddenIndexKey(limit))
   const members = await store.run<readonly string[]>(...allOf(index))

@@ -2,7 +2,6 @@
  * The rules of a config, as overrides are compiled together with them: the script uses the stored numbers directly (src/store/records.ts). What
  * differs between algorithms is passed in, so that a Worker need not carry all of them.
  */
-import type { AlgorithmName } from '../algorithms/all.ts'
 import type { Algorithms, Flaw, Numbers } from '../algorithms/descriptor.ts'
 import type { PlanUnits } from '../algorithms/plan-units.ts'
 import { unitsAtOnce } from '../algorithms/units-at-once.ts'
@@ -20,6 +19,7 @@ import {
 } from '../config/compile-rule.ts'
 import type { CompiledUnits } from '../config/compile-units.ts'
 import { findFreeTag } from '../config/tags.ts'
+import type { NumbersParts } from '../set-ups/limits/numbers.ts'
 import type { Override, OverrideNumbers } from '../store/records.ts'
 import { AdminError, type Suggest, unknownName } from './admin-error.ts'
 
@@ -50,12 +50,7 @@ export interface CompiledRules extends Pick<Config, 'plans'> {
 }
 
 /** What is known of the algorithms of the rules. */
-export interface RuleTools {
-  numbersOf(rule: { readonly algorithm: AlgorithmName }): Numbers
-  /** The third number of the algorithm's script, if it depends on the numbers of the rule. */
-  thirdNumberOf(algorithm: AlgorithmName): 'burst' | 'step' | undefined
-  /** With a rule that is estimated. */
-  mistakesOfSettlement(rule: GatewayRule | LimitRule): Flaw[]
+export interface RuleTools extends NumbersParts {
   /** More than the bounds of the numbers. */
   findFlaws?(rule: WrittenRule): Flaw[]
   /** How messages name a number. Default: as it is. */
@@ -89,7 +84,7 @@ export function createOverrideRules(
   { limit, written: all = [], rules, plans, algorithms, compiledUnits }: CompiledRules,
   tools: RuleTools,
 ): OverrideRules {
-  const { nameOf = String } = tools
+  const { nameOf = String, ruleNumbers } = tools
   const written = all.map(rule => ('max' in rule ? withMax(rule) : rule))
   const canBeOverridden = ({ takesOverrides, isOverridable }: Rule) =>
     limit === undefined ? takesOverrides : isOverridable === true
@@ -128,7 +123,7 @@ export function createOverrideRules(
   }
 
   function numbersOf(rule: WrittenRule): OverrideNumbers {
-    const numbers = tools.numbersOf(rule)
+    const { numbers, third } = ruleNumbers[rule.algorithm]!
     const refuse = (flaws: readonly Flaw[]) => {
       if (flaws.length === 0) return
       const lines = flaws.map(([key, message]) => `\n  ${key}: ${message}`)
@@ -139,7 +134,6 @@ export function createOverrideRules(
     const [compiled, flaws] = compileRule(rule, numbers)
     refuse([...(compiled.isEstimated ? tools.mistakesOfSettlement(compiled) : []), ...flaws])
     const { rate, period, burst } = compiled.quota
-    const third = tools.thirdNumberOf(compiled.algorithm)
     const burstOrStep = third && compiled.quota[third]
     // The numbers of a rule that depends on time have a tag of their own. It must not be the tag of another rule.
     const owners = new Map(rules.map(({ tag, name }) => [tag, name]))
@@ -171,13 +165,13 @@ export function createOverrideRules(
       const rule = written.find(rule => rule.name === name)
       if (!rule)
         return numbers.burst === numbers.limit ? undefined : { parameter: 'burst', units: numbers.burst }
-      return unitsAtOnce(tools.numbersOf(rule), numbers.burst)
+      return unitsAtOnce(ruleNumbers[rule.algorithm]!.numbers, numbers.burst)
     },
 
     compile({ rule: name, mode, until, ...units }) {
       const { rule, compiled } = find(name)
       const given = Object.keys(units).filter(option => units[option as PlanUnits] !== undefined)
-      const { atOnce } = tools.numbersOf(rule)
+      const { atOnce } = ruleNumbers[rule.algorithm]!.numbers
       const settable = ['limit', ...(atOnce ? [atOnce.parameter] : [])]
       const useless = given.find(option => !settable.includes(option))
       if (useless !== undefined)

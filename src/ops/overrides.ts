@@ -2,8 +2,6 @@
 import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
 import type { Flaw } from '../algorithms/descriptor.ts'
-import { descriptionOf } from '../algorithms/index.ts'
-import { thirdNumberOf } from '../algorithms/lua-of.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfSettlement } from '../config/check/mistakes-of-settlement.ts'
@@ -13,8 +11,13 @@ import type { Config } from '../config/compile.ts'
 import { compileGatewayRule } from '../config/compile-rule.ts'
 import { unitsOf } from '../config/compile-units.ts'
 import { withUniqueTags } from '../config/tags.ts'
+import { anyOverridable } from '../limiter/needs.ts'
+import { ALL_NUMBERS } from '../set-ups/limits/all-numbers.ts'
 import type { Override } from '../store/records.ts'
 import type { AdminStore } from './admin-store-shape.ts'
+import type { CheckedConfig } from './context.ts'
+import type { LimitOverridesDocument } from './documents/switches.ts'
+import { listLimitOverrides } from './limit-overrides.ts'
 import { limitOf } from './limits.ts'
 import { type OverrideChange, type SetOptions, setOverride as set } from './override-changes.ts'
 import {
@@ -30,10 +33,9 @@ export { type OverrideChange, removeOverride } from './override-changes.ts'
 export { type OverrideInput, type OverrideRules, type OverrideStatus, untilOf } from './override-rules.ts'
 
 /** For the rules of any config. */
-export const ALL_TOOLS: RuleTools = {
-  numbersOf: rule => descriptionOf(rule).numbers,
+const ALL_TOOLS: RuleTools = {
+  ruleNumbers: ALL_NUMBERS,
   mistakesOfSettlement,
-  thirdNumberOf,
   nameOf: option => `--${option}`,
   suggest: didYouMean,
   findFlaws: rule => flawsOf(v.safeParse(ruleSchema, rule)),
@@ -74,6 +76,22 @@ export function limitOverrideRules(
   }
   const tools = { ...ALL_TOOLS, findFlaws: (rule: unknown) => flawsOf(v.safeParse(limitRule, rule)) }
   return createOverrideRules({ ...compiled, algorithms: ALL_ALGORITHMS }, tools)
+}
+
+/** The overrides of all limits by name that can have some. Those that have ended are left out. */
+export async function listOverridesOfLimits(
+  store: AdminStore,
+  config: CheckedConfig,
+): Promise<LimitOverridesDocument[]> {
+  const names = [...config.limits].flatMap(([name, rules]) => (anyOverridable(rules) ? name : []))
+  const listed = await Promise.all(
+    names.map(async limit => {
+      const overrides = limitOverrideRules(config, limit)
+      const all = await listLimitOverrides({ store, config, overrides }, limit)
+      return { limit, overrides: all.overrides.filter(({ status }) => status !== 'over') }
+    }),
+  )
+  return listed.filter(({ overrides }) => overrides.length > 0)
 }
 
 /** A compiled config with what it was compiled from. @param input checked */

@@ -45,7 +45,7 @@ export interface Pressure {
 }
 
 /**
- * The most time that one window stands for (ms). Longer gaps are silence, in which pressure shrinks, because the
+ * The most time that one window of the fleet stands for (ms). Longer gaps are silence, in which pressure shrinks, because the
  * signal is known only for its own time. Signals that machines push every few seconds still count as continuous.
  */
 const KNOWN_MS = 5000
@@ -59,8 +59,12 @@ const slackOf = ({ quietMs }: PressureSettings) => Math.min(SLACK_MS, quietMs)
 /**
  * Creates the controller of the pressure. Sums: for each signal, its values in thousandths and the number of samples. The highest
  * mean counts.
+ * @param longestMs the most time that one window stands for (ms)
  */
-export function pressureController(settings: PressureSettings): Controller<Pressure> {
+export function pressureController(
+  settings: PressureSettings,
+  longestMs: number = KNOWN_MS,
+): Controller<Pressure> {
   const { fullMs } = settings
   const clamp = (pressureMs: number) => Math.min(Math.max(0, pressureMs), fullMs)
   const follow = (pressureMs: number, before: number) =>
@@ -70,7 +74,7 @@ export function pressureController(settings: PressureSettings): Controller<Press
     initial,
     next({ pressureMs, appliedMs, episode }, window) {
       const ms = elapsedMs(window)
-      const knownMs = Math.min(ms, KNOWN_MS)
+      const knownMs = Math.min(ms, longestMs)
       const mean = highestMean(window)
       // Without a signal the shedder fails open, as slowly as it sheds.
       const change = knownMs * (mean === undefined ? -1 : speedAt(mean, settings))

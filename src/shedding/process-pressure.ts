@@ -9,6 +9,12 @@ import { pressureSettings } from './worker-utilization.ts'
 /** The least time between two measurements (ms). */
 const WINDOW_MS = 1000
 
+/**
+ * The most time that one measurement stands for (ms). Unlike a signal of the fleet, it is known for all of its time: a blocked loop
+ * measures only when it goes on. Bounded, because a process that was suspended while it worked seems to have been busy all the time.
+ */
+const KNOWN_MS = 30_000
+
 /** The time that a process was busy, and the time that has passed, since any start (ms). Undefined: the platform does not measure it. */
 export type BusyTime = readonly [busyMs: number, ms: number]
 
@@ -42,7 +48,7 @@ export function createProcessPressure(
   now: () => number,
   usage: ProcessUsage = usageOfNode,
 ): () => Pressure {
-  const controller = pressureController(pressureSettings(settings))
+  const controller = pressureController(pressureSettings(settings), KNOWN_MS)
   const signals = settings.ofProcess ?? []
   let state = controller.initial
   let before = signals.map(usage)

@@ -100,10 +100,11 @@ export function createUtilizationShedderAndBoard(
       callerKey: string,
       modeOf: (rule: ShedRule) => ShedRule['mode'],
     ): ShedVerdict | undefined {
+      // Before the rank: requests that are never shed also measure this process.
+      const { pressureMs, appliedMs, episode } = state()
       const found = ruleByRank.get(rank)
       const mode = found && modeOf(found.rule)
       if (!found || mode === 'off' || mode === undefined) return undefined
-      const { pressureMs, appliedMs, episode } = state()
       const place = found.place + placeOf(callerKey, episode)
       const tolerated = toleratedMs(place, rules.length, numbers)
       const isRefused = appliedMs > tolerated

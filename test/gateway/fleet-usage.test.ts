@@ -95,6 +95,32 @@ describe('load shedding by fleet usage', () => {
       }, PATIENT)
     })
 
+    describe('of a plan', () => {
+      const ofPlan = {
+        ...{ ...CONFIG, plans: ['test', 'pro'], rules: [] },
+        shedding: {
+          classes: [{ name: 'paying', match: { plans: ['pro'] }, critical: true }, { name: 'others' }],
+          fleetUsage: { capacity: 10, reserved: { paying: 0.2 } },
+        },
+      } satisfies Partial<ConfigInput>
+      const atOnce = (app: App, requests: number, key: string) =>
+        Promise.all(times(requests, 0).map(() => app('/', { key })))
+
+      it('is not the class of a key with another plan, while the isolate does not know that', async () => {
+        const app = appOf(ofPlan)
+        const replies = await atOnce(app, 30, await gateway.key('acme', 'test'))
+        expect(statusesOf(replies).sort()).toEqual([...times(10, 200), ...times(20, 503)])
+        for (const reply of replies) await reply.text()
+      })
+
+      it('is never refused, also while the isolate does not know the plan of the key', async () => {
+        const app = appOf(ofPlan)
+        const replies = await atOnce(app, 30, await gateway.key('acme', 'pro'))
+        expect(statusesOf(replies)).toEqual(times(30, 200))
+        for (const reply of replies) await reply.text()
+      })
+    })
+
     it('admits it without the store, although fleet usage refuses all others then', async () => {
       const closed = { ...SHEDDING.fleetUsage!, onStoreFailure: 'closed' as const }
       const app = appOf({ ...critical, shedding: { ...critical.shedding, fleetUsage: closed } })

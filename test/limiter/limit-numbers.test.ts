@@ -220,6 +220,8 @@ describeOnRedisEngine('a limit whose numbers each call gives', fresh => {
     ['tenant', 5, /numbers is 5/],
     ['tenant', { quota: 5 }, /numbers\.quota is 5/],
     ['tenant', { quota: {} }, /numbers\.quota\.limit is undefined/],
+    // A row whose columns are getters of its class: `max` would count.
+    ['tenant', { quota: Object.create({ limit: 300 }) }, /numbers\.quota\.limit is undefined/],
     ['tenant', { quota: { limit: 0 } }, /numbers\.quota\.limit is 0\. Use a whole number from 1/],
     ['tenant', { quota: { limit: '300' } }, /numbers\.quota\.limit is '300'/],
     ['tenant', { quota: { limit: 1.5 } }, /numbers\.quota\.limit is 1\.5/],

@@ -90,7 +90,9 @@ describeOnRedis('an override of a limit by name', start => {
   })
 
   it('can turn a rule off or make it a shadow, and ends by the clock of the store', async () => {
-    await admin().setOverride('tenant', ACME, 'quota', { mode: 'shadow' })
+    const set = await admin().setOverride('tenant', ACME, 'quota', { mode: 'shadow' })
+    // `limit` is a number, and not the name of the limit.
+    expect(set).toEqual(expect.not.objectContaining({ limit: expect.anything() }))
     expect(await limiter.limit('tenant', ACME, { cost: 11 })).toMatchObject({
       allowed: true,
       rules: [{ mode: 'shadow', allowed: false }],

@@ -14,7 +14,7 @@ import { withInput } from '../../src/ops/overrides.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
 import { formatConsumer, type Override } from '../../src/store/records.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT, PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const by = 'consumer'
@@ -34,6 +34,9 @@ const INPUT: ConfigInput = {
   limits: {
     zendesk: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: 'day' }],
     exports: [{ name: 'tasks', algorithm: 'concurrency', limit: 1 }],
+    messages: [
+      { name: 'hour', by: ['user'], algorithm: 'fixed-window', limit: 5, period: '1h', overridable: true },
+    ],
   },
 }
 
@@ -254,7 +257,7 @@ it('setting an override shows which others were removed, and `show` says if the 
 it.each([
   [
     ['limits', 'peek', 'zendsk'],
-    "The config has no limit 'zendsk'. Did you mean 'zendesk'? Limits: zendesk, exports.",
+    "The config has no limit 'zendsk'. Did you mean 'zendesk'? Limits: zendesk, exports, messages.",
   ],
   [
     ['limits', 'reset', 'zendesk', '--rule', 'dya', '--yes'],
@@ -361,7 +364,27 @@ describe('npx sluicegate switch', () => {
       rules: [],
       blocked: [],
       overrides: [],
+      limitOverrides: [],
     })
+  })
+
+  it('shows overrides of limits by name, until they end', async () => {
+    const override = ['override', 'messages', 'hour', '--limit', '9', '--as', 'ops']
+    await runWithErrors('limits', ...override, '--by', 'user=42')
+    await runWithErrors(
+      'limits',
+      ...override,
+      '--by',
+      'user=7',
+      '--until',
+      new Date(Date.now() + 500).toJSON(),
+    )
+    await vi.waitFor(async () => {
+      const { limitOverrides } = JSON.parse((await run('--json'))[0])
+      const shown = { identity: { user: '42' }, rule: 'hour', limit: 9, by: 'ops', status: 'applies' }
+      expect(limitOverrides).toEqual([{ limit: 'messages', overrides: [expect.objectContaining(shown)] }])
+    }, PATIENT)
+    expect((await run())[0]).toMatch(/^Overrides of the limit messages:\nIDENTITY.USER.*\n42 +hour +9 /m)
   })
 
   it('sets and shows overrides of consumers, with the operator who has set them', async () => {
@@ -471,7 +494,7 @@ describe('npx sluicegate switch', () => {
 
   it.each<[RegExp, string[]]>([
     [
-      /^The config has no rule 'nope'\. Did you mean 'none'\? Rules: second, minute, queue, steady, wrong, at-once, slow, none, zendesk\/day, exports\/tasks\.$/,
+      /^The config has no rule 'nope'\. Did you mean 'none'\? Rules: second, minute, queue, steady, wrong, at-once, slow, none, zendesk\/day, exports\/tasks, messages\/hour\.$/,
       ['rule', 'nope', 'off'],
     ],
     [/^No change is given\. Use one of off, shadow, enforce, reset, or --share\.$/, ['rule', 'minute']],

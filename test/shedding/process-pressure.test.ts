@@ -5,9 +5,9 @@ import type { ProcessSignal } from '../../src/config/compile-shedding.ts'
 import { type BusyTime, createProcessPressure } from '../../src/shedding/process-pressure.ts'
 import { useGateway } from '../support/gateway.ts'
 
-const SHEDDING = (signals: ProcessSignal[]) => ({
+const SHEDDING = (signals: ProcessSignal[], within: '4s' | '1m' = '4s') => ({
   classes: [{ name: 'critical', match: { methods: ['POST' as const] } }, { name: 'reads' }],
-  workerUtilization: { signals, after: '2s' as const, within: '4s' as const },
+  workerUtilization: { signals, after: '2s' as const, within },
 })
 const RULE = { name: 'hour', by: 'address', algorithm: 'fixed-window', limit: 1000, period: '1h' } as const
 
@@ -25,8 +25,9 @@ function processOf(signals: ProcessSignal[]) {
     },
   }
 }
-const settingsOf = (signals: ProcessSignal[]) =>
-  checkedConfig({ origin: 'route', rules: [RULE], shedding: SHEDDING(signals) }).shedding!.workerUtilization!
+const settingsOf = (...shedding: Parameters<typeof SHEDDING>) =>
+  checkedConfig({ origin: 'route', rules: [RULE], shedding: SHEDDING(...shedding) }).shedding!
+    .workerUtilization!
 
 describe('the pressure of a process', () => {
   it.each<ProcessSignal>(['event-loop', 'cpu'])(
@@ -43,6 +44,22 @@ describe('the pressure of a process', () => {
       expect(pressure().pressureMs).toBeLessThan(3000)
     },
   )
+
+  it('counts all of the time in which the loop was blocked', () => {
+    const { usage, now, pass } = processOf(['event-loop'])
+    const pressure = createProcessPressure(settingsOf(['event-loop'], '1m'), now, usage)
+    for (const grown of [12_000, 24_000, 36_000]) {
+      pass(12, { 'event-loop': 1 })
+      expect(pressure().pressureMs).toBe(grown)
+    }
+  })
+
+  it('does not jump to its maximum when a process goes on that was suspended while it worked', () => {
+    const { usage, now, pass } = processOf(['event-loop'])
+    const pressure = createProcessPressure(settingsOf(['event-loop'], '1m'), now, usage)
+    pass(3600, { 'event-loop': 1 })
+    expect(pressure().pressureMs).toBe(30_000)
+  })
 
   it('follows the busier of two signals', () => {
     const { usage, now, pass } = processOf(['event-loop', 'cpu'])
@@ -93,5 +110,20 @@ describe('shedding by signals of a process', () => {
     expect(gateway.store.count()).toBe(0)
     expect(await statusesOf({ method: 'POST' })).toEqual([200, 200])
     expect((await apps[1]!('/')).status).toBe(200)
+  })
+
+  it('is measured by requests that are never shed, too', async () => {
+    const { usage, now, pass } = processOf(['event-loop'])
+    const config = {
+      ...{ rules: [RULE], credentials: { accept: ['anonymous'] } },
+      shedding: SHEDDING(['event-loop'], '1m'),
+    }
+    const app = gateway.app(config as never, { clock: { now: () => 1.7e12 + now() }, processUsage: usage })
+    await app('/')
+    for (let i = 0; i < 16; i++) {
+      pass(4, { 'event-loop': 1 })
+      await app('/', { method: 'POST' })
+    }
+    expect((await app('/')).status).toBe(503)
   })
 })

@@ -19,7 +19,8 @@ const trafficClass = settings(
     match: v.optional(match),
     /**
      * With `true`, no shedder and no adaptive limit refuses its requests. They are counted, so the other classes get less room. Not for all
-     * classes, and only for the most important ones. Default: they can be refused.
+     * classes, and only for the most important ones. While an isolate does not know the plan of a caller, a full capacity takes a second trip.
+     * Default: they can be refused.
      */
     critical: v.optional(flag),
   },

@@ -21,6 +21,9 @@ export function documentText(document: object): string {
   return [...(text ? [text] : []), ...tables].join('\n\n')
 }
 
+/** A table of documents of one kind, with a row for each. */
+export const tableOfDocuments = (rows: readonly object[]): string => tableOf(withDates(rows))
+
 function tableOf(rows: readonly Fields[]): string {
   const all = rows.map(row => flat(row))
   const names = [...new Set(all.flatMap(row => Object.keys(row)))]

@@ -7,6 +7,7 @@ import { blockText, isBlockedNow } from '../../ops/blocks.ts'
 import { listExceptionalConsumers } from '../../ops/consumers.ts'
 import { exceptionsDocument, switchesDocument } from '../../ops/documents/switches.ts'
 import { switchOf } from '../../ops/inputs.ts'
+import { listOverridesOfLimits } from '../../ops/overrides.ts'
 import {
   findSwitchable,
   killLimits,
@@ -28,6 +29,7 @@ import {
 import { parseShare } from './arguments.ts'
 import { printAudit } from './audit-output.ts'
 import { blockCommand, unblockCommand } from './consumers.ts'
+import { tableOfDocuments } from './document-text.ts'
 import { withExamples } from './help.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'
 import { alertCell, note, print, table } from './output.ts'
@@ -106,7 +108,8 @@ async function show(load: ConfigLoader, flags: StoreFlags & { history?: boolean 
   if (flags.history) return await printAudit(store, flags, { kind: 'switches' })
   const [switches, consumers] = [await readSwitches(store), await listExceptionalConsumers(store)]
   const blocked = consumers.filter(isBlockedNow)
-  const document = exceptionsDocument(switches, consumers, config)
+  const limitOverrides = await listOverridesOfLimits(store, config)
+  const document = exceptionsDocument(switches, consumers, limitOverrides, config)
   print(flags, document, () => {
     const rows = blocked.map(({ consumer, ...record }) => [consumer, alertCell(blockText(record))])
     return [
@@ -117,6 +120,11 @@ async function show(load: ConfigLoader, flags: StoreFlags & { history?: boolean 
       rows.length > 0 ? table(['BLOCKED', '(UTC)'], rows) : 'No consumer is blocked.',
       '',
       document.overrides.length > 0 ? allOverrides(consumers, config) : 'No consumer has an override.',
+      ...limitOverrides.flatMap(({ limit, overrides }) => [
+        '',
+        `Overrides of the limit ${limit}:`,
+        tableOfDocuments(overrides),
+      ]),
     ].join('\n')
   })
 }

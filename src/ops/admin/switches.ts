@@ -10,6 +10,7 @@ import {
   switchesDocument,
 } from '../documents/switches.ts'
 import { type ChangeInput, checkRuleMode, checkShare, parseSignature, switchOf } from '../inputs.ts'
+import { listOverridesOfLimits } from '../overrides.ts'
 import {
   checkRuleChange,
   findSwitchable,
@@ -29,7 +30,8 @@ export function administerSwitches(context: AdminContext) {
   return {
     /** The switches, the blocked consumers and the overrides. */
     async show(): Promise<ExceptionsDocument> {
-      return exceptionsDocument(await readSwitches(store), await listExceptionalConsumers(store), config)
+      const [switches, consumers] = [await readSwitches(store), await listExceptionalConsumers(store)]
+      return exceptionsDocument(switches, consumers, await listOverridesOfLimits(store, config), config)
     },
 
     /** Turns the kill switch on: no rule limits a request until it ends or is turned off. */

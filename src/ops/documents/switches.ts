@@ -25,6 +25,14 @@ export type RuleSwitchDocument = Json<RuleSwitch> & {
 export interface ExceptionsDocument extends SwitchesDocument {
   blocked: ({ consumer: string } & BlockDocument)[]
   overrides: ({ consumer: string } & OverrideDocument)[]
+  /** Of limits by name that have some. */
+  limitOverrides: LimitOverridesDocument[]
+}
+
+/** The overrides of all identities of a limit by name. */
+export interface LimitOverridesDocument {
+  limit: string
+  overrides: ({ identity: Readonly<Record<string, string>> } & OverrideDocument)[]
 }
 
 export function switchesDocument(
@@ -43,10 +51,11 @@ export function switchesDocument(
   })
 }
 
-/** @param consumers that are blocked or have overrides */
+/** @param consumers that are blocked or have overrides @param limitOverrides that have not ended */
 export const exceptionsDocument = (
   switches: Switches,
   consumers: readonly ({ consumer: string } & ConsumerRecord)[],
+  limitOverrides: LimitOverridesDocument[],
   config: Pick<CheckedConfig, 'rules' | 'limits' | 'shedding' | 'overrides'>,
 ): ExceptionsDocument => ({
   ...switchesDocument(switches, config),
@@ -56,4 +65,5 @@ export const exceptionsDocument = (
   overrides: consumers.flatMap(({ consumer, overrides }) =>
     overrides.map(each => ({ consumer, ...overrideDocument(each, config) })),
   ),
+  limitOverrides,
 })

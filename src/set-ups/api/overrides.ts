@@ -16,10 +16,6 @@ export function createOverrides(
       : { limit, written: written.limits?.[limit], rules: limits.get(limit)! }
   return createOverrideRules(
     { ...own, plans, algorithms, compiledUnits },
-    {
-      numbersOf: ({ algorithm }) => ruleNumbers[algorithm]!.numbers,
-      thirdNumberOf: algorithm => ruleNumbers[algorithm]!.third,
-      mistakesOfSettlement,
-    },
+    { ruleNumbers, mistakesOfSettlement },
   )
 }

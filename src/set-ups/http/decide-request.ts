@@ -20,7 +20,7 @@ import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import type { Matched, MatchRequest } from './match.ts'
 import type { OriginLoad } from './origin-load.ts'
-import type { Unread } from './ruling.ts'
+import { isReducedCapacity, type Unread } from './ruling.ts'
 import type { classOfRequest } from './traffic-class.ts'
 import { runOrLog } from './unexpected.ts'
 
@@ -48,11 +48,14 @@ export interface IdentifiedRequest extends AppliedHooks {
   costOf?: CostOf
 }
 
-/** Decides a request by its rules. @returns also the caller in the mode in which it was decided; or why its body was not read */
+/** A decision with the caller and its class, as the store has found them. */
+type DecidedCaller = Decided & Pick<DecidedRequest, 'trafficClass'> & { caller: Caller }
+
+/** Decides a request by its rules. @returns a decision, or why its body was not read */
 export type DecideIdentified = (
   identified: IdentifiedRequest,
   background: Background,
-) => Promise<(Decided & Pick<DecidedRequest, 'forward'> & { caller: Caller }) | { unread: Unread }>
+) => Promise<(DecidedCaller & Pick<DecidedRequest, 'forward'>) | { unread: Unread }>
 
 /** Dependencies of the decision. */
 export interface DecideRequestParts {
@@ -90,9 +93,10 @@ export function createDecideRequest(
   }: DecideRequestParts,
   wrap: (decide: DecideIdentified) => DecideIdentified = decide => decide,
 ): DecideRequest {
-  const classOf = (caller: Caller, { classes }: Matched): TrafficClass | undefined =>
+  /** @param plan that the store has found */
+  const classOf = (caller: Caller, { classes }: Matched, plan?: string): TrafficClass | undefined =>
     classes.length > 0
-      ? classOfRequest(classes, caller, () => identifier.recall(caller), config.plans)
+      ? classOfRequest(classes, caller, () => (plan ? { plan } : identifier.recall(caller)), config.plans)
       : undefined
 
   const callerOf = ({ credential, plan }: Caller) => ({
@@ -111,17 +115,25 @@ export function createDecideRequest(
 
   const decide = wrap(async (identified, background) => {
     const { matched } = identified
-    let { caller } = identified
+    let { caller, trafficClass } = identified
     const inMode: Demand['inMode'] = (mode, consumer) => {
       caller = identifier.useMode(caller, mode, consumer)
-      return demandOf({ ...identified, caller, trafficClass: classOf(caller, matched) })
+      trafficClass = classOf(caller, matched)
+      return demandOf({ ...identified, caller, trafficClass })
     }
     try {
       const options = { background, recall: () => identifier.recall(caller) }
       const decided = await engine.decide({ ...demandOf(identified), inMode }, options)
-      return { ...decided, caller }
+      if (!trafficClass?.mayBeCritical) return { ...decided, caller, trafficClass }
+      trafficClass = classOf(caller, matched, decided.outcome?.plan)
+      const { decision } = decided
+      if (!trafficClass?.isCritical || decision.kind !== 'denied' || !isReducedCapacity(decision))
+        return { ...decided, caller, trafficClass }
+      // The capacity was full for a plan that only the store knew.
+      const again = await engine.decide(demandOf({ ...identified, caller, trafficClass }), options)
+      return { ...again, storeMs: decided.storeMs + again.storeMs, caller, trafficClass }
     } catch (error) {
-      return await decideBroken({ ...identified, caller }, error, background)
+      return await decideBroken({ ...identified, caller, trafficClass }, error, background)
     }
   })
 
@@ -130,25 +142,26 @@ export function createDecideRequest(
     { caller, matched, trafficClass }: Pick<IdentifiedRequest, 'caller' | 'matched' | 'trafficClass'>,
     error: unknown,
     background: Background,
-  ): Promise<Decided & { caller: Caller }> {
+  ): Promise<DecidedCaller> {
     const options = { background, recall: () => identifier.recall(caller) }
-    const candidates = trafficClass?.isCritical
-      ? matched.rules.filter(rule => !rule.isSystemLimit)
-      : matched.rules
+    const candidates =
+      trafficClass?.isCritical || trafficClass?.mayBeCritical
+        ? matched.rules.filter(rule => !rule.isSystemLimit)
+        : matched.rules
     const broken = engine.decideBroken({ ...callerOf(caller), candidates, error }, options)
     const { decision } = broken
     const isRefusedByRule = decision.kind === 'unavailable' && decision.what === 'limits'
-    if (!config.failOpen || isRefusedByRule) return { ...broken, caller }
+    if (!config.failOpen || isRefusedByRule) return { ...broken, caller, trafficClass }
     // The store can still check the credential.
     const inMode: Demand['inMode'] = (mode, consumer) => {
       caller = identifier.useMode(caller, mode, consumer)
       return { ...callerOf(caller), rules: [] }
     }
     const checked = await engine.decide({ ...callerOf(caller), rules: [], inMode }, options)
-    if (checked.decision.kind !== 'allowed') return { ...checked, caller }
+    if (checked.decision.kind !== 'allowed') return { ...checked, caller, trafficClass }
     const { cause, detail } = toDegraded(error)
     const uncounted = { degraded: { cause, detail }, ...checked.decision, isUncounted: true }
-    return { ...checked, decision: uncounted, caller }
+    return { ...checked, decision: uncounted, caller, trafficClass }
   }
 
   return async (request, peer, background, host) => {
@@ -206,7 +219,7 @@ export function createDecideRequest(
           identifier.remember(decided.caller, outcome)
         })
       }
-      return { ...decided, ...body?.forwarding(decided), matched, ruling: decision, shed, trafficClass }
+      return { ...decided, ...body?.forwarding(decided), matched, ruling: decision, shed }
     } catch (error) {
       const { cause, detail } = toDegraded(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const

@@ -14,7 +14,7 @@ import type { Matched } from './match.ts'
 export type CostOf = (rule: GatewayRule, matched: Pick<Matched, 'settings'>) => number
 
 interface MoreOfRequest {
-  trafficClass?: Pick<TrafficClass, 'rank' | 'isCritical'> | undefined
+  trafficClass?: Pick<TrafficClass, 'rank' | 'isCritical' | 'mayBeCritical'> | undefined
   adaptedLimitOf?: ((rule: Rule) => number | undefined) | undefined
   costOf?: CostOf | undefined
   fields?: BodyFields | undefined
@@ -45,8 +45,10 @@ export function demandRules(
       const ofClass = trafficClass ? limitForClass(rule, limit, trafficClass) : limit
       // All callers are counted together, but `enforce` can still name a share of the callers.
       const shareKey = callerKey(caller)
-      const limited = (trafficClass?.isCritical ? neverRefusing : withLimit)(adapted, ofClass)
-      demanded.push({ rule: limited, key, cost: adapted.cost, shareKey })
+      const { isCritical, mayBeCritical } = trafficClass ?? {}
+      const limited = isCritical ? neverRefusing(adapted, ofClass) : withLimit(adapted, ofClass)
+      const open = isCritical || mayBeCritical ? neverClosed(limited) : limited
+      demanded.push({ rule: open, key, cost: adapted.cost, shareKey })
     } else {
       const cost = costOf(adapted, matched)
       const costed = cost === adapted.cost ? adapted : { ...adapted, cost }
@@ -91,11 +93,16 @@ function adaptRule(
 /** The rule with the limit for this request. Its quota keeps the numbers of the config. */
 const withLimit = (rule: GatewayRule, limit: number) => (limit === rule.limit ? rule : { ...rule, limit })
 
-/** The rule as it counts a request of a critical class. If it is `closed`, only the store counts it. */
+/** The rule as it counts a request of a critical class. */
 const neverRefusing = (rule: GatewayRule, limit: number): GatewayRule => ({
-  ...{ ...rule, limit: MAX_IN_FLIGHT, exceedableLimit: limit },
-  onStoreFailure: rule.onStoreFailure === 'closed' ? 'open' : rule.onStoreFailure,
+  ...rule,
+  limit: MAX_IN_FLIGHT,
+  exceedableLimit: limit,
 })
+
+/** The rule of a request that may be critical: if it is `closed`, only the store counts it. */
+const neverClosed = (rule: GatewayRule): GatewayRule =>
+  rule.onStoreFailure === 'closed' ? { ...rule, onStoreFailure: 'open' } : rule
 
 /** The cost of the rule times the factor of the request. Guesses always cost the same. */
 export const costInRequests: CostOf = ({ cost, on }, { settings }) =>

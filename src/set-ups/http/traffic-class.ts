@@ -34,7 +34,11 @@ export function classOfReading(
   const withOwnClass = new Set(named.flatMap(({ match }) => match!.plans ?? []))
   const unnamed = plans.find(plan => !withOwnClass.has(plan))
   const distinct = [...withOwnClass, ...(unnamed === undefined ? [] : [unnamed])]
-  return distinct.map(classOf).reduce((most, next) => (next.rank < most.rank ? next : most))
+  const possible = distinct.map(classOf)
+  const { isCritical, ...most } = possible.reduce((most, next) => (next.rank < most.rank ? next : most))
+  if (!isCritical) return most
+  // Callers of any plan could exceed the capacity, with a key that is new to each isolate.
+  return possible.every(each => each.isCritical) ? { ...most, isCritical } : { ...most, mayBeCritical: true }
 }
 
 /**

@@ -45,16 +45,18 @@ const MAX_PERIOD = 366 * 86400e6
 
 export function createGiveNumbers({ ruleNumbers, mistakesOfSettlement }: NumbersParts): GiveNumbers {
   /** The numbers as the config would have them. */
-  function read(name: string, rule: LimitRule, given: unknown): LimitRuleInput {
+  function read(name: string, rule: LimitRule, written: unknown): LimitRuleInput {
     const place = `numbers.${rule.name}`
     const { atOnce } = ruleNumbers[rule.algorithm]!.numbers
     const max = rule.atCall!
     const period = 'period' in max ? max.period : undefined
-    if (given === undefined)
+    if (written === undefined)
       throw new TypeError(
         `The limit '${name}' has the numbers of '${rule.name}' from each call, and this call gives none. ${fixFor(rule)}`,
       )
-    if (!isRecord(given)) throw new TypeError(`${place} is ${show(given)}. ${fixFor(rule)}`)
+    if (!isRecord(written)) throw new TypeError(`${place} is ${show(written)}. ${fixFor(rule)}`)
+    // Read once, without what it inherits, such as the getters of a row. Otherwise the numbers of `max` would count.
+    const given = { ...written }
     const known = [
       'limit',
       ...(period === undefined ? [] : ['period']),

@@ -24,7 +24,7 @@ export const limitOverridesOperations: PartOperations = {
   schemas: {
     ...OVERRIDE,
     LimitOverride: 'identity: {string|number}, ...Override',
-    LimitOverrideChange: 'limit, ...LimitOverride, removed: Override[]',
+    LimitOverrideChange: '...LimitOverride, removed: Override[]',
     IdentityOverrides: 'limit, identity: {string|number}, overrides: Override[]',
     LimitOverrides: 'limit, overrides: LimitOverride[]',
   },

@@ -105,7 +105,7 @@ it('the trail, the history of switches and the last change of a consumer are sho
   expect(plan).toMatch(/ {2}alice \(claimed\) {2}consumers\.plan {2}acme: plan set to pro$/)
   expect(await run('audit', '--target', 'acme')).toBe(plan)
   expect(await run('switch', '--history')).toBe(rule)
-  expect(await run('why', 'acme')).toContain(`Last change: ${plan}`)
+  expect(await run('why', 'acme')).toContain(`Last changes:\n${plan}`)
   expect(JSON.parse(await run('why', 'acme', '--json'))).toMatchObject({
     lastChange: { actor: { kind: 'operator', name: 'alice', isClaimed: true }, action: 'consumers.plan' },
   })

@@ -7,7 +7,7 @@ import { type AuditEntry, type AuditQuery, readAudit } from '../../ops/audit.ts'
 import { auditEntryDocument } from '../../ops/documents/audit.ts'
 import { printable } from '../../ops/names.ts'
 import { timeWithSeconds } from '../../ops/times.ts'
-import { jsonText } from './output.ts'
+import { jsonText, wrapped } from './output.ts'
 import { unansweredText } from './unanswered.ts'
 
 const PAGE = 100
@@ -29,7 +29,7 @@ export async function printAudit(
   do {
     const page = await readAudit(store, { ...query, cursor, limit: PAGE })
     if (json) items.push(...page.entries)
-    else for (const entry of page.entries) console.log(textOf(entry))
+    else for (const entry of page.entries) console.log(lineOf(entry))
     isEmpty &&= page.entries.length === 0
     cursor = page.cursor
   } while (cursor !== undefined)
@@ -55,7 +55,7 @@ export async function followAudit(
       // At the start, one page.
       const isWhole = known.size > 0 || query.since !== undefined
       const fresh = await readFresh(store, { ...query, since }, known, isWhole)
-      for (const entry of fresh) console.log(json ? jsonText(auditEntryDocument(entry)) : textOf(entry))
+      for (const entry of fresh) console.log(json ? jsonText(auditEntryDocument(entry)) : lineOf(entry))
       since = remember(fresh, known) ?? since
       ;[hasBegun, isAway] = [true, false]
     } catch (error) {
@@ -94,6 +94,9 @@ function remember(fresh: readonly AuditEntry[], known: Map<string, number>): Dat
   for (const [id, at] of known) if (at < first) known.delete(id)
   return new Date(first)
 }
+
+/** The entry with breaks for the terminal. */
+const lineOf = (entry: AuditEntry) => wrapped(textOf(entry), process.stdout, /^$/)
 
 /** `2026-11-26 02:14:07  ops (claimed)  overrides.set  acme: override minute set to limit 9; reason: asked by mail` */
 export function textOf(entry: AuditEntry): string {

@@ -1,5 +1,11 @@
 #!/usr/bin/env node
 // `npm create sluicegate my-gateway` is `npx sluicegate init my-gateway`, without an installation before it.
-import { run } from 'sluicegate/cli'
+const [major, minor] = process.versions.node.split('.').map(Number)
 
-process.exitCode = await run(['init', ...process.argv.slice(2)])
+if (major < 22 || (major === 22 && minor < 18)) {
+  console.error(`sluicegate needs Node 22.18 or newer. This is Node ${process.versions.node}.`)
+  process.exitCode = 1
+} else {
+  const { run } = await import('sluicegate/cli')
+  process.exitCode = await run(['init', ...process.argv.slice(2)])
+}

@@ -59,7 +59,7 @@ export function applyVariables<C extends { origin?: string | undefined }>(
     if (!isValid(text))
       mistakes.push({
         path: name,
-        message: `${what}. On Workers: npx wrangler secret put ${name}${text && WHICH_URL}`,
+        message: `${what}. On Workers: npx wrangler secret put ${name}; for wrangler dev: a line in .dev.vars${text && WHICH_URL}`,
       })
     return text
   }

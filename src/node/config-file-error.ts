@@ -1,6 +1,6 @@
 /** The error for a config file that cannot be loaded: the file, the line if it is known, and what is wrong there. */
-import { existsSync, readdirSync, statSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 
@@ -65,13 +65,45 @@ function describe(error: unknown, file: string): string {
   const message = error instanceof Error ? error.message : String(error)
   if (error instanceof ExitError) return message
   if (isReadAsCommonJs(error)) return commonJsMessage(message, file)
-  const [, what] = /^Cannot find (package '[^']+') imported from /.exec(message) ?? []
-  if (what !== undefined) return `There is no ${what}. Install it, or correct the import.`
+  if (hasCode(error, 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX')) return `${message}. ${ONLY_TYPES}`
+  const [, name] = /^(?:Cannot find package|Package import specifier) ['"]([^'"]+)['"]/.exec(message) ?? []
+  if (name !== undefined)
+    return `There is no package '${name}'. ${isAlias(name, file) ? ALIAS : 'Install it, or correct the import.'}`
+  const [, folder] = /^Directory import '([^']+)' is not supported/.exec(message) ?? []
+  if (folder !== undefined) return `${folder} is a folder. ${fileMeant(folder) ?? 'Import a file.'}`
   const [, module] = /^Cannot find module '([^']+)' imported from /.exec(message) ?? []
-  if (module !== undefined) return `There is no file ${module}. Correct the import.`
+  if (module !== undefined) return `There is no file ${module}. ${fileMeant(module) ?? 'Correct the import.'}`
   if (error instanceof SyntaxError) return `The file cannot be parsed: ${message}`
   return `The file throws an error: ${message}`
 }
+
+const ONLY_TYPES =
+  "Node removes types, and runs what is left. In place of an enum, write an object: const Plan = { free: 'free', pro: 'pro' } as const."
+
+const ALIAS =
+  "It looks like an alias, and Node reads none from tsconfig.json. Write the relative path of the file with its extension, as in './limits.ts'."
+
+/** Whether a name, of which there is no package, is one of those that bundlers and tsconfig.json often give to a folder. */
+function isAlias(name: string, file: string): boolean {
+  const [first] = name.split('/')
+  if (/^(?:[@~]|src|#.*)$/.test(first!)) return true
+  const settings = join(dirname(file), 'tsconfig.json')
+  if (!existsSync(settings)) return false
+  const text = readFileSync(settings, 'utf8')
+  return text.includes('"paths"') && (text.includes(`"${first}/`) || text.includes(`"${first}"`))
+}
+
+/** The file that an import means: TypeScript and bundlers also find one without its extension, with that of JavaScript, or in a folder. */
+function fileMeant(path: string): string | undefined {
+  const bare = path.replace(/\.[cm]?js$/, '')
+  const candidates = [bare, join(path, 'index')].flatMap(start => EXTENSIONS.map(each => start + each))
+  const found = candidates.find(each => existsSync(each))
+  return (
+    found && `Node imports files by their whole names: write ${relative(dirname(path), found)} at its end.`
+  )
+}
+
+const EXTENSIONS = ['.ts', '.mts', '.js', '.mjs']
 
 function commonJsMessage(message: string, file: string): string {
   const name = basename(file)

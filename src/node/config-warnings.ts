@@ -5,7 +5,9 @@ import type { ConfigInput } from '../config/check/schema.ts'
 import { type Warning, warningsOf } from '../config/check/warnings.ts'
 import { PROCESS_SIGNALS } from '../config/compile-shedding.ts'
 import { mistakeText } from '../config/config-error.ts'
+import { isField } from '../config/identity-parts.ts'
 import { METRICS_TOKEN, weaknessOf } from '../config/metrics-token.ts'
+import { KEY_SECRET } from '../credentials/key-signature.ts'
 import { locate, shortPath } from './config-lines.ts'
 import { readLocalVariables } from './dev-vars.ts'
 import { compatibilityIn, hasCustomDomain } from './wrangler-file.ts'
@@ -71,10 +73,19 @@ function warningsOfWrangler(
   return warnings
 }
 
-/** Finds secrets that can be guessed, in the variables of the shell and in `.dev.vars`. */
-function warningsOfSecrets({ metrics }: ConfigInput, file: string): Warning[] {
-  const weakness = metrics && weaknessOf(readLocalVariables({ root: dirname(file) })[METRICS_TOKEN])
-  return weakness ? [weakness] : []
+/** Finds secrets that are missing or can be guessed, in the variables of the shell and in `.dev.vars`. */
+function warningsOfSecrets({ metrics, rules = [] }: ConfigInput, file: string): Warning[] {
+  const variables = readLocalVariables({ root: dirname(file) })
+  const weakness = metrics && weaknessOf(variables[METRICS_TOKEN])
+  const counting = rules.findIndex(({ by }) => [by].flat().some(part => part !== undefined && isField(part)))
+  return [
+    ...(weakness ? [weakness] : []),
+    ...(counting >= 0 && !variables[KEY_SECRET]
+      ? [{ path: `rules[${counting}].by`, message: NEEDS_KEY_SECRET }]
+      : []),
+  ]
 }
+
+const NEEDS_KEY_SECRET = `a field of the body is counted by its digest, for which the deployment needs the secret ${KEY_SECRET}. Neither this shell nor .dev.vars has it. Make one with npx sluicegate keys secret.`
 
 export const warningLine = (warning: Warning, file: string) => mistakeText(warning, shortPath(file))

@@ -89,15 +89,18 @@ function outcomesOf(recent: Sums, before: Sums, counted: Count): Pick<Top, 'requ
   const calls = new Map(
     [...recent.calls, ...before.calls].map(({ count: _, ...call }) => [JSON.stringify(call), call]),
   )
+  // A record of a day has also what was counted before these minutes.
+  const hasTraffic = ({ count }: Counted) => count > 0
   return {
-    requests: outcomes.map(({ outcome, cause }) => ({
-      ...{ outcome, cause },
-      ...counted(count(recent.requests, { outcome, cause }), count(before.requests, { outcome, cause })),
-    })),
-    calls: [...calls.values()].map(call => ({
-      ...call,
-      ...counted(count(recent.calls, call), count(before.calls, call)),
-    })),
+    requests: outcomes
+      .map(({ outcome, cause }) => ({
+        ...{ outcome, cause },
+        ...counted(count(recent.requests, { outcome, cause }), count(before.requests, { outcome, cause })),
+      }))
+      .filter(hasTraffic),
+    calls: [...calls.values()]
+      .map(call => ({ ...call, ...counted(count(recent.calls, call), count(before.calls, call)) }))
+      .filter(hasTraffic),
   }
 }
 

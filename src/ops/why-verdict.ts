@@ -7,6 +7,7 @@ import { formatWait } from '../config/duration.ts'
 import type { Override } from '../store/records.ts'
 import { blockText, isBlockedNow } from './blocks.ts'
 import { printable } from './names.ts'
+import { MINUTE_MS } from './record-times.ts'
 import { effectOf } from './switches.ts'
 import { clock } from './times.ts'
 import type { RecordedRefusals, WhyFacts, WhyRule } from './why.ts'
@@ -78,6 +79,12 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
     const also = others.map(each => `; \`${each.rule}\` has refused ${timesText(each)}`)
     return ['refused', `is refused by ${by}; admitted again ${again}${also.join('')}`]
   }
+  const asked = current.filter(({ rule }) => rules.some(({ name }) => name === rule))
+  if (current.length > 0 && asked.length === current.length && isSettled(facts, current)) {
+    const last = new Date(Math.max(...current.map(({ refused }) => refused.last.getTime())))
+    const by = current.map(({ rule }) => `\`${rule}\``).join(' and by ')
+    return ['admitted', `was refused by ${by} until ${clock(last, now)}; admitted now`]
+  }
   if (current.length > 0) {
     const by = current.map(({ rule, refused }) => {
       const own = rules.find(({ name }) => name === rule)
@@ -90,12 +97,38 @@ function reasonOf(facts: WhyFacts, config: Settings): [WhyState, string] {
     const others = current.filter(({ rule }) => rules.every(({ name }) => name !== rule))
     const next =
       others.length === 0
-        ? 'one more request now would be admitted'
+        ? `one more request now would be admitted${unitsLeftText(facts, current)}`
         : `${others.map(({ rule }) => `\`${rule}\``).join(' and ')} ${others.length === 1 ? 'was' : 'were'} not asked, so nothing says whether one more request now would be admitted`
     return ['partly', `is refused by ${by.join(', and by ')}; ${next}`]
   }
   const admitted = facts.kind === 'address' ? 'is refused by no rule by address' : 'is admitted'
   return ['admitted', `${admitted}${alwaysRefusedRoutes(facts, config)}; ${lastRefused(facts)}`]
+}
+
+/**
+ * Whether something about the caller was changed in the minute of its last refusal, or later: the rules admit it again because of that. Not if
+ * the refusals began in that minute, too: then the change can be their cause.
+ */
+function isSettled(facts: WhyFacts, current: readonly RecordedRefusals[]): boolean {
+  const last = Math.max(...current.map(({ refused }) => refused.last.getTime()))
+  const first = Math.min(...current.map(({ refused }) => refused.since.getTime()))
+  const changes = (facts.changes ?? []).filter(({ action }) => !NEW_KEYS.includes(action))
+  return [...settingsIn(facts), ...changes].some(
+    ({ at }) => at.getTime() >= Math.max(last, first + MINUTE_MS),
+  )
+}
+
+const NEW_KEYS: readonly string[] = ['keys.create', 'keys.import']
+
+/** ` if it costs no more than the 300 tokens that are left of \`day\``. What the refused requests cost is not on record. */
+function unitsLeftText({ rules }: WhyFacts, current: readonly RecordedRefusals[]): string {
+  const counted = rules.filter(
+    ({ name, rule }) => rule.unitSuffix !== undefined && current.some(({ rule }) => rule === name),
+  )
+  const left = counted.map(
+    ({ name, rule, remaining }) => `${remaining}${rule.unitSuffix} that are left of \`${name}\``,
+  )
+  return left.length > 0 ? ` if it costs no more than the ${left.join(' and the ')}` : ''
 }
 
 /** `zendesk is paused until 13:58 UTC` */
@@ -214,21 +247,26 @@ function overrideText({ rule, numbers, mode }: Override): string {
 }
 
 /** The newest of the settings. The removal of a setting and the change of a plan leave none: the audit trail has them. */
-function changed({ consumer, key, switched, switches, now }: WhyFacts): string[] {
-  const { record, keys = [], hasMoreKeys } = consumer ?? {}
+function changed(facts: WhyFacts): string[] {
+  const { key, consumer } = facts
   // Of many keys, the last one may not have been looked at.
-  const created = key ? [key] : hasMoreKeys ? [] : keys
-  const changes: { at: Date; text: string }[] = [
+  const keys = key ? [key] : consumer?.hasMoreKeys ? [] : (consumer?.keys ?? [])
+  const created = keys.map(({ createdAt }) => ({ at: createdAt, text: 'key created' }))
+  const [last] = [...settingsIn(facts), ...created].sort((a, b) => b.at.getTime() - a.at.getTime())
+  return last ? [`newest setting from ${clock(last.at, facts.now)} (${last.text})`] : []
+}
+
+/** When each of the settings was made. */
+function settingsIn({ consumer, switched, switches }: WhyFacts): { at: Date; text: string }[] {
+  const { record } = consumer ?? {}
+  return [
     ...(record?.overrides ?? []).flatMap(({ at, by = '', rule }) =>
       at ? [{ at, text: `override of \`${rule}\`${by && ` by ${by}`}` }] : [],
     ),
     ...(record?.blockedAt ? [{ at: record.blockedAt, text: `block${byText(record.blockedBy)}` }] : []),
     ...[...switched].map(([name, { at, by }]) => ({ at, text: `switch of \`${name}\`${byText(by)}` })),
     ...(switches.kill ? [{ at: switches.kill.at, text: `kill switch${byText(switches.kill.by)}` }] : []),
-    ...created.map(({ createdAt }) => ({ at: createdAt, text: 'key created' })),
   ]
-  const [last] = changes.sort((a, b) => b.at.getTime() - a.at.getTime())
-  return last ? [`newest setting from ${clock(last.at, now)} (${last.text})`] : []
 }
 
 const byText = (by: string | undefined) => (by ? ` by ${by}` : '')

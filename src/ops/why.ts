@@ -23,6 +23,7 @@ import { findKey } from './key-reference.ts'
 import type { KeyInfo } from './keys.ts'
 import { peekCaller, peekLimit, planOf, type RuleStanding } from './limits.ts'
 import { parseConsumerName } from './names.ts'
+import { MINUTE_MS } from './record-times.ts'
 import { readSwitches } from './switches.ts'
 import { modeOfRefused, type RefusedCaller, readTopCallers } from './top-callers.ts'
 
@@ -85,6 +86,8 @@ export interface WhyFacts {
   refusalsSince?: Date
   /** The last change of the consumer. null: none is on record. Absent: not read. */
   lastChange?: AuditEntry | null
+  /** The changes of the consumer around the first of its current refusals, or the last ones if there is none; the newest first. */
+  changes?: readonly AuditEntry[]
 }
 
 /** How far back refusals are read (ms). */
@@ -296,14 +299,44 @@ async function aboutIdentity(
   }
 }
 
-/** Adds the last change of the consumer. Without the permission to read the audit trail, none is known. */
+/** So many changes are looked at. */
+const MAX_CHANGES_READ = 50
+
+/** Of these, so many from before the first refusal, and from after it, are shown. */
+const CHANGES_BEFORE = 3
+const CHANGES_AFTER = 2
+
+/** Adds the last changes of the consumer. Without the permission to read the audit trail, none is known. */
 export async function withLastChange(store: AdminStore, facts: WhyFacts): Promise<WhyFacts> {
   const target = facts.consumer?.name
   if (target === undefined) return facts
-  const page = await readAudit(store, { target, limit: 1 }).catch(error => {
+  const page = await readAudit(store, { target, limit: MAX_CHANGES_READ }).catch(error => {
     if (!(error instanceof AdminError)) throw error
   })
-  return { ...facts, lastChange: page?.entries[0] ?? null }
+  const entries = page?.entries ?? []
+  return { ...facts, lastChange: entries[0] ?? null, changes: changesAround(entries, firstRefusalIn(facts)) }
+}
+
+/** Since when the rules that have refused the caller last have done so. */
+export function firstRefusalIn({ refusals }: Pick<WhyFacts, 'refusals'>): Date | undefined {
+  const enforced = refusals.filter(({ mode }) => mode === 'enforce').map(({ refused }) => refused)
+  if (enforced.length === 0) return undefined
+  const last = Math.max(...enforced.map(({ last }) => last.getTime()))
+  const recent = enforced.filter(refused => last - refused.last.getTime() <= RUN_MS)
+  return new Date(Math.min(...recent.map(({ since }) => since.getTime())))
+}
+
+/** Refusals with a longer pause between them are of different causes (ms). */
+const RUN_MS = 5 * 60e3
+
+/** @param entries the newest first */
+function changesAround(entries: readonly AuditEntry[], first: Date | undefined): readonly AuditEntry[] {
+  if (!first) return entries.slice(0, CHANGES_BEFORE)
+  // The time of a refusal is its minute, so a change in that minute can be its cause.
+  const end = first.getTime() + MINUTE_MS
+  const before = entries.filter(({ at }) => at.getTime() < end).slice(0, CHANGES_BEFORE)
+  const after = entries.filter(({ at }) => at.getTime() >= end).slice(-CHANGES_AFTER)
+  return [...after, ...before]
 }
 
 /** The switches of rules that count by this, or all callers together. */

@@ -36,7 +36,12 @@ describe('a set of environment variables', () => {
       { ...ENV, UPSTASH_REDIS_REST_URL: url },
       ['UPSTASH_REDIS_REST_URL: is not an http or https URL'],
     ]),
-    [{ ...ENV, UPSTASH_REDIS_REST_TOKEN: ' ' }, ['UPSTASH_REDIS_REST_TOKEN: is missing']],
+    [
+      { ...ENV, UPSTASH_REDIS_REST_TOKEN: ' ' },
+      [
+        'UPSTASH_REDIS_REST_TOKEN: is missing. On Workers: npx wrangler secret put UPSTASH_REDIS_REST_TOKEN; for wrangler dev: a line in .dev.vars',
+      ],
+    ],
     [{ ...ENV, SLUICE_ENVIRONMENT: 'Live' }, ['SLUICE_ENVIRONMENT: is not a valid name']],
     [{ ...ENV, ORIGIN_URL: 'nowhere' }, ['ORIGIN_URL: is not valid. Use an http or https URL']],
   ])(

@@ -122,6 +122,23 @@ it('messagesIn finds texts, the values in them, and the code or status before th
   ])
 })
 
+it('the package has each page that a message names, with its section', async () => {
+  const { files } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8'))
+  expect(files).toContain('docs/*.md')
+  const named = [...(await page()).matchAll(/\bdocs\/[\w-]+\.md(?:#([\w-]+))?/g)]
+  expect(named.length).toBeGreaterThan(9)
+  for (const [place, section] of named) {
+    const text = readFileSync(ROOT + place.replace(/#.*/, ''), 'utf8')
+    const sections = [...text.matchAll(/^#+ (.*)$/gm)].map(([, title]) =>
+      title!
+        .toLowerCase()
+        .replaceAll(/[^\w -]/g, '')
+        .replaceAll(' ', '-'),
+    )
+    if (section) expect(sections, place).toContain(section)
+  }
+})
+
 it('every message is in the snapshot', async () => {
   vi.stubEnv('FORCE_COLOR', undefined)
   await expect(await page()).toMatchFileSnapshot('messages.snapshot.md')

@@ -78,12 +78,12 @@ describe.each([...PICTURES])('%s', (file, { svg, finding }) => {
     expect(finding).not.toMatch(/[[\]`]|NaN|undefined/)
   })
 
-  it('has a title and an opaque background, is small, and loads no other file', () => {
+  it('has a title, colors for dark pages and an opaque background, is small, and loads no other file', () => {
     expect(svg).toMatch(
-      /^<svg [^>]+>\n<title>[^<]+<\/title>\n<rect [^>]*x="0" y="0" fill="#ffffff"><\/rect>\n/,
+      /^<svg [^>]+>\n<title>[^<]+<\/title>\n<style>[^<]+<\/style>\n<rect [^>]*x="0" y="0" fill="#ffffff"><\/rect>\n/,
     )
     expect(svg.length).toBeLessThan(30_000)
-    expect(svg).not.toMatch(/<script|<style|https?:(?!\/\/www\.w3\.org\/)/)
+    expect(svg).not.toMatch(/<script|https?:(?!\/\/www\.w3\.org\/)/)
   })
 })
 

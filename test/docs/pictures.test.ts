@@ -21,6 +21,21 @@ it('a page shows each picture', () => {
   expect(readdirSync(FOLDER).filter(file => !isShown(file))).toEqual([])
 })
 
+it.each(readdirSync(FOLDER))('%s has a dark color for each of its colors', file => {
+  const svg = read(file)
+  const [, dark = ''] = /@media \(prefers-color-scheme: dark\) \{(.*?)\n\}/s.exec(svg) ?? []
+  const drawn = svg.replaceAll(/<clipPath.*?<\/clipPath>/gs, '')
+  const colors = [...drawn.matchAll(/ (?:fill|stroke)="#\w+"/g)].map(([attribute]) => attribute.trim())
+  expect([...new Set(colors)].filter(each => !dark.includes(`[${each}] {`))).toEqual([])
+  expect(dark).toContain('#f0f6fc')
+})
+
+it('the picture of reservations has a legend: a sample of each color beside its name', () => {
+  const svg = read('reservations.svg')
+  const samples = [...svg.matchAll(/<path d="M3\.5 0[^"]*"[^>]* fill="(#\w+)"/g)].map(([, color]) => color)
+  expect(samples).toEqual(['#0969da', '#8250df', '#bc4c00'])
+})
+
 describe.each(['benefit.svg', 'request.svg'])('%s', file => {
   const svg = read(file)
 

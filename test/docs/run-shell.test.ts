@@ -99,13 +99,10 @@ describe('curl', () => {
     for (const line of shown) expect(times(printed)).toContain(times(line.replace('…', '')))
     const other = loop!.replace('slk_demo_…', await keyOf('other'))
     const codes = (await shell(other)).trim().split(' ')
-    expect(codes).toHaveLength(15)
-    // The address has used one unit of its limit before.
-    expect(codes.slice(0, 9)).toEqual(Array(9).fill('200'))
-    // On a slow machine, the limit per second refills during the loop. The limit per minute does not refill that fast.
-    for (let i = 0; i < 40 && !codes.includes('429'); i++)
-      codes.push(...(await shell(other)).trim().split(' '))
+    expect(codes).toHaveLength(30)
     expect(new Set(codes)).toEqual(new Set(['200', '429']))
+    // The address has used one unit of its limit before.
+    expect(codes.filter(code => code === '200').length).toBeGreaterThanOrEqual(9)
   })
 
   it('reaches the origin with a key, as docs/credentials.md says', async () => {

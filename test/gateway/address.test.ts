@@ -244,7 +244,9 @@ describe('behind proxies that write X-Forwarded-For', () => {
     ['only trusted proxies', '10.0.0.4, 10.0.0.3, 10.0.0.2', '10.0.0.4'],
     ['an empty entry', '1.2.3.4, , 5.6.7.8', '5.6.7.8'],
     ['an empty entry before a proxy', '1.2.3.4, , 10.0.0.2', '10.0.0.2'],
-    ['an empty last entry', '1.2.3.4, ', '10.0.0.1'],
+    ['a comma at the end', '203.0.113.1, 192.0.2.1,', '192.0.2.1'],
+    ['a comma and spaces at the end', '192.0.2.1, 10.0.0.2 , \t', '192.0.2.1'],
+    ['two commas at the end, with an empty entry between them', '192.0.2.1,,', '10.0.0.1'],
     ['an empty header', '', '10.0.0.1'],
     ['only commas', ',,,', '10.0.0.1'],
     ['no header', [], '10.0.0.1'],
@@ -260,6 +262,8 @@ describe('behind proxies that write X-Forwarded-For', () => {
 
   it.each(NO_ADDRESSES.filter(text => !text.includes(',')))('no entry before %j is read', text => {
     expect(clientBehind('x-forwarded-for', `203.0.113.1, ${text}, 10.0.0.2`, '10.0.0.1')).toBe('10.0.0.2')
+    // An empty one there is only a comma at the end.
+    if (text.trim() === '') return
     expect(clientBehind('x-forwarded-for', `203.0.113.1, ${text}`, '10.0.0.1')).toBe('10.0.0.1')
     expect(clientBehind('x-forwarded-for', `203.0.113.1, ${text}`)).toBeUndefined()
   })

@@ -100,12 +100,12 @@ it('the trail, the history of switches and the last change of a consumer are sho
   const [rule, plan, ...rest] = (await run('audit', '--since', '1h')).split('\n')
   expect(rest).toEqual([])
   expect(rule).toMatch(
-    /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d {2}bob \(claimed\) {2}switches\.set {2}minute: by none → bob, reason none → the sale, mode none → shadow; reason: the sale$/,
+    /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d {2}bob \(claimed\) {2}switches\.set {2}minute: mode set to shadow; reason: the sale$/,
   )
-  expect(plan).toMatch(/ {2}alice \(claimed\) {2}consumers\.plan {2}acme: plan none → pro$/)
+  expect(plan).toMatch(/ {2}alice \(claimed\) {2}consumers\.plan {2}acme: plan set to pro$/)
   expect(await run('audit', '--target', 'acme')).toBe(plan)
   expect(await run('switch', '--history')).toBe(rule)
-  expect(await run('why', 'acme')).toContain(`Last change: ${plan}`)
+  expect(await run('why', 'acme')).toContain(`Last changes:\n${plan}`)
   expect(JSON.parse(await run('why', 'acme', '--json'))).toMatchObject({
     lastChange: { actor: { kind: 'operator', name: 'alice', isClaimed: true }, action: 'consumers.plan' },
   })
@@ -114,16 +114,40 @@ it('the trail, the history of switches and the last change of a consumer are sho
   })
 })
 
+it('says changes in words, without values that nobody has set', async () => {
+  const why = ['--by', 'alice', '--reason', 'ticket 42']
+  await run('consumers', 'override', 'acme', 'minute', '--limit', '5', ...why)
+  await run('consumers', 'override', 'acme', 'minute', '--limit', '9', '--burst', '2', ...why)
+  await run('consumers', 'override', 'acme', 'minute', '--remove', ...why)
+  await run('consumers', 'block', 'acme', '--yes', ...why)
+  const { key } = JSON.parse(await run('keys', 'create', '--consumer', 'acme', '--json', ...why))
+  await run('keys', 'plan', (await run('keys', 'list')).match(/acme\/[0-9a-f]+/)![0], 'pro', ...why)
+  await run('keys', 'revoke', key, '--yes', ...why)
+  await admin.redis.connection.send(['SET', 'sluice:{l:zendesk}:state:account=42', 'x'])
+  await run('limits', 'reset', 'zendesk', '--by', 'account=42', '--yes', '--as', 'alice')
+  const lines = (await run('audit')).split('\n').map(line => line.replace(/^.*\(claimed\) {2}/, ''))
+  expect(lines.map(line => line.replace(/acme\/\w+/, 'acme/K').replace(/\d{4}-\S+ \S+\d/, 'T'))).toEqual([
+    'limits.reset  zendesk/account=42: rules day',
+    'keys.revoke  acme/K: plan was pro; reason: ticket 42',
+    'keys.update  acme/K: plan set to pro; reason: ticket 42',
+    'keys.create  acme/K; reason: ticket 42',
+    'consumers.block  acme: blocked at set to T; reason: ticket 42',
+    'overrides.remove  acme: override minute was limit 9 and burst 2; reason: ticket 42',
+    'overrides.set  acme: override minute limit 5 → limit 9 and burst 2; reason: ticket 42',
+    'overrides.set  acme: override minute set to limit 5; reason: ticket 42',
+  ])
+})
+
 it('quotes texts that could be taken for another part of the line, or for another entry', async () => {
   const by = 'ops (claimed)  consumers.block  acme'
   await run('keys', 'create', '--consumer', 'acme', '--label', 'x, plan none → pro; reason: yes', '--by', by)
   const [line, ...rest] = (await run('audit')).split('\n')
   expect(rest).toEqual([])
   expect(line).toContain(`  "${by}" (claimed)  keys.create  acme/`)
-  expect(line).toContain('label none → "x, plan none → pro; reason: yes", hint none → ')
+  expect(line).toContain('label set to "x, plan none → pro; reason: yes"')
   const [limit, account] = ['zendesk', 'a\u009b31m\u202e\u2028\u{e0041}  b']
   await run('limits', 'pause', limit, '--by', `account=${account}`, '--for', '1s', '--as', 'ops')
-  expect(await run('audit')).toContain('  limits.pause  "zendesk/account=a?31m???  b": forMs none → 1000')
+  expect(await run('audit')).toContain('  limits.pause  "zendesk/account=a?31m???  b": for 1 s')
   const json = await run('audit', '--json')
   expect(json).toContain('account=a\\u009b31m\\u202e\\u2028\\udb40\\udc41  b')
   expect(JSON.parse(json).items[0].target).toBe(`zendesk/account=${account}`)
@@ -140,7 +164,7 @@ it('--follow shows each change once, the oldest first', async () => {
     if (polls === 4) throw new Error('enough')
   })
   await expect(following).rejects.toThrow('enough')
-  const plans = log.mock.calls.map(([line]) => /→ (\w+)$/.exec(String(line))![1])
+  const plans = log.mock.calls.map(([line]) => /(?:→|set to) (\w+)$/.exec(String(line))![1])
   log.mockRestore()
   expect(plans).toEqual(['a', 'b', 'c'])
 })
@@ -165,7 +189,7 @@ it('goes on to follow the trail after a failure of the store, and has what was c
     if (polls === 5) throw new Error('enough')
   })
   await expect(following).rejects.toThrow('enough')
-  expect(log.mock.calls.map(([line]) => /→ (\w+)$/.exec(String(line))![1])).toEqual(['a', 'b'])
+  expect(log.mock.calls.map(([line]) => /(?:→|set to) (\w+)$/.exec(String(line))![1])).toEqual(['a', 'b'])
   expect(complaint.mock.calls).toEqual([[expect.stringMatching(/^Redis did not answer: .* Trying again\.$/)]])
 })
 

@@ -1,6 +1,6 @@
 /** `npx sluicegate check`, and features that it shares with other commands: warnings, `--json`, `--config`, `--version`. */
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -80,6 +80,23 @@ describe('npx sluicegate check', () => {
         /process\.env\.ORIGIN_URL: .* the Worker reads this variable itself, as an override of origin\.$/,
       ),
     ])
+  })
+
+  it('warns about a rule by a field of the body without the secret of its digests', async () => {
+    const rule = RULE.replace("'consumer'", "['field:email', 'address']").replace(
+      ' }',
+      ", match: { path: '/login' } }",
+    )
+    const file = configFile(
+      `export default { origin: 'route', rules: [${RULE.replace("'a'", "'b'")}, ${rule}] }\n`,
+    )
+    const warning =
+      /:1: rules\[1\]\.by: .* needs the secret SLUICE_KEY_SECRET\. Neither this shell nor \.dev\.vars has it\./m
+    const shown = async (env = {}) => (await runInProcess(['check', file], env)).stdout
+    expect(await shown()).toMatch(warning)
+    expect(await shown({ SLUICE_KEY_SECRET: `a1:${'x'.repeat(43)}` })).not.toContain('SLUICE_KEY_SECRET')
+    writeFileSync(join(directory, '.dev.vars'), `SLUICE_KEY_SECRET=a1:${'x'.repeat(43)}\n`)
+    expect(await shown()).not.toContain('SLUICE_KEY_SECRET')
   })
 
   it("warns about onClientGone: 'abort' if wrangler.toml lacks the flag that it needs", async () => {
@@ -342,6 +359,35 @@ describe('npx sluicegate check --json', () => {
       /\.config\.ts: There is no package 'sluicegat'\. Install it, or correct the import\.\n$/,
     )
   })
+
+  it.each([
+    [
+      "import './limits'",
+      'no file .*/limits\\. Node imports files by their whole names: write limits\\.ts at its end',
+    ],
+    ["import './limits.js'", 'no file .*/limits\\.js\\. .*: write limits\\.ts at its end'],
+    ["import './folder'", '/folder is a folder\\. .*: write folder/index\\.ts at its end'],
+    [
+      "import '@/limits'",
+      "no package '@/limits'\\. It looks like an alias, and Node reads none from tsconfig\\.json",
+    ],
+    ["import '~/limits'", "no package '~'\\. It looks like an alias"],
+    ["import '#limits'", "no package '#limits'\\. It looks like an alias"],
+    ["import '@app/limits'", "no package '@app/limits'\\. It looks like an alias"],
+    ["import '@apps/limits'", "no package '@apps/limits'\\. Install it"],
+    ['enum Plan { free }', 'enum is not supported in strip-only mode\\. .* write an object: const Plan = '],
+  ])(
+    'says what to write in place of %s, which only TypeScript and bundlers understand',
+    async (line, message) => {
+      mkdirSync(join(directory, 'folder'))
+      for (const name of ['limits.ts', 'folder/index.ts']) writeFileSync(join(directory, name), 'export {}\n')
+      writeFileSync(join(directory, 'package.json'), '{"type":"module"}')
+      writeFileSync(join(directory, 'tsconfig.json'), '{"compilerOptions":{"paths":{"@app/*":["./src/*"]}}}')
+      const { code, stderr } = await runProcess(['check', configFile(`${line}\nexport default {}\n`)])
+      expect(code).toBe(1)
+      expect(stderr).toMatch(new RegExp(message))
+    },
+  )
 
   it('reports a folder, and suggests the name of a file that is similar', async () => {
     const file = configFile('export default {}\n')

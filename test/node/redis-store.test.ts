@@ -53,6 +53,24 @@ describe('the URL of a store', () => {
   })
 
   it.each([
+    ...['redis://:secret%@a', 'redis://u:secret#1@a:6379/2', 'rediss://:secret/1@a', 'redis://:secret?@a'],
+    ...['redis+cluster://:secret%zz@a', 'redis+sentinel://:secret%@a/m', 'redis+sentinel://:secret#@a/m'],
+  ])('names percent-encoding for a password that needs it: %s', async url => {
+    const failure = await connectRedisStore({ url }).catch(error => error)
+    expect(failure.message).toBe(
+      'The URL of the store is not valid. The user and the password must be percent-encoded: write %25 for %, %23 for #, %2F for / and %3F for ?.',
+    )
+  })
+
+  it.each([
+    'unix:///run/redis.sock?password=a%25@b',
+    'redis+sentinel://a/m?sentinelPassword=p@',
+    'redis://u:p@b%25@a',
+  ])('can have an @ in a password: %s', url => {
+    expect(() => parseRedisUrl(url)).not.toThrow()
+  })
+
+  it.each([
     'http://secret.example',
     'secret',
     'redis://',

@@ -1,8 +1,10 @@
 /** The commands that keep running, `start` and `bridge`, as programs of their own: signals, faults of Redis, and changed files. */
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { describe, expect, it, vi } from 'vitest'
 import { mustHaveWrangler } from '../../src/node/cli/start.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
@@ -84,6 +86,26 @@ describe('npx sluicegate start', () => {
         { timeout: 30_000 },
       )
       .toBe('gone')
+  })
+
+  it('prints a command of which some requests get a 429, and says first what it does', async () => {
+    const { output } = await programs.start(['--redis', 'embedded'])
+    expect(output()).toMatch(/^Starting the store and the Worker\. The first time, this takes about 10 s\.\n/)
+    const [, command] = /^Send thirty at once.*:\n {4}(.*)$/m.exec(output())!
+    const { stdout } = await promisify(execFile)('sh', ['-c', command!])
+    expect(stdout.trim().split(' ')).toEqual(expect.arrayContaining(['200', '429']))
+  })
+
+  it('takes the next free ports in place of default ones that are in use', async () => {
+    // Another program may have it already.
+    const holder = createServer().listen(8787, '127.0.0.1')
+    await Promise.race([once(holder, 'listening'), once(holder, 'error')]).catch(() => {})
+    const { output, child, exited } = await programs.start(['--redis', 'embedded'], {}, undefined, [])
+    const [, port] = /^Port 8787 is in use\. The gateway takes (\d+)\.$/m.exec(output())!
+    expect(output()).toContain(`Sluice is ready on http://127.0.0.1:${port}`)
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    holder.close()
   })
 
   it('shows how to make a token for the HTTP API, if the config has it', async () => {

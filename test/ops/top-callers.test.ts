@@ -215,6 +215,14 @@ beta    minute  40       over                        07:58`)
     expect(text).toContain('day (shadow)  3        100 %  2 a minute, new  one caller: acme')
   })
 
+  it('leaves out what was counted only before these five minutes', async () => {
+    await send({ acme: 3 }, minutesAgo(60), { batch: [...refused(3), ['call limited - mail', 2]] })
+    await send({}, NOW, { batch: [['request allowed - -', 5]] })
+    const text = await show()
+    expect(text).toContain('requests  allowed         5      100 %')
+    expect(text).not.toMatch(/NaN|mail|limited/)
+  })
+
   it('says that nothing was counted', async () => {
     expect(await show()).toContain('No request and no call was counted.')
   })

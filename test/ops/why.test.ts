@@ -16,6 +16,7 @@ import { killLimits, switchRule } from '../../src/ops/switches.ts'
 import { parseWhyTarget, readWhy, withLastChange } from '../../src/ops/why.ts'
 import { verdictOf } from '../../src/ops/why-verdict.ts'
 import { createLimiterOnStore } from '../../src/set-ups/limits/limiter-on-store.ts'
+import { AUDIT_KEY } from '../../src/store/keys.ts'
 import { configOf } from '../support/engines.ts'
 import { useGateway } from '../support/gateway.ts'
 import { describeOnRedis } from '../support/redis.ts'
@@ -103,6 +104,82 @@ describeOnRedis('why', (_, kind) => {
     const known = await withLastChange(store, await facts('acme'))
     expect(verdictOf(known, config).sentence).toMatch(/; newest setting from [\d:]+ UTC \(key created\)\.$/)
     expect(known.lastChange?.action).toBe('consumers.unblock')
+  })
+
+  it('shows the changes around the first refusal, also behind newer ones', async () => {
+    const change = async (minutesAgo: number, after: string) => {
+      const id = `${Date.now() - minutesAgo * 60e3}-0`
+      const plans = JSON.stringify({
+        before: { plan: after === 'pro' ? 'free' : 'pro' },
+        after: { plan: after },
+      })
+      const values = [
+        'actor',
+        'operator',
+        'name',
+        'ops',
+        'action',
+        'consumers.plan',
+        'target',
+        'acme',
+        'change',
+      ]
+      await gateway.admin.run('XADD', gateway.admin.at(AUDIT_KEY), id, ...values, plans)
+    }
+    for (let i = 0; i < 5; i++) await change(300 - i, i % 2 ? 'free' : 'pro')
+    await change(31, 'free')
+    await refused('acme', 'month', 5, 28)
+    for (let i = 0; i < 5; i++) await change(20 - i, i % 2 ? 'free' : 'pro')
+    const known = await withLastChange(gateway.admin, await facts('acme'))
+    const ago = known.changes!.map(({ at }) => Math.round((known.now.getTime() - at.getTime()) / 60e3))
+    expect(ago).toEqual([19, 20, 31, 296, 297])
+    const lines = detailsOf(known).split('\n')
+    const heading = lines.indexOf('Changes around the first refusal, the newest first:')
+    expect(lines.slice(heading + 1).map(line => line.replace(/^[\d-]+ [\d:]+ +/, ''))).toEqual([
+      expect.stringContaining('plan pro → free'),
+      expect.stringContaining('plan free → pro'),
+      'the first refusal',
+      expect.stringContaining('plan pro → free'),
+      expect.stringContaining('plan free → pro'),
+      expect.stringContaining('plan pro → free'),
+    ])
+  })
+
+  it('a consumer was refused until a change of its settings', async () => {
+    await createKey(gateway.admin, { consumer: 'acme' })
+    await refused('acme', 'month', 5, 1)
+    expect((await why('acme'))[0]).toBe('partly')
+    const store = withActor(gateway.admin, { actor: { kind: 'operator', name: 'ops' } })
+    await setOverride(store, 'acme', compileOverride(INPUT, { rule: 'month', limit: 9 }))
+    const { state, sentence } = verdictOf(await withLastChange(store, await facts('acme')), config)
+    expect([state, sentence.replaceAll(/\b\d\d:\d\d UTC/g, 'T')]).toEqual([
+      'admitted',
+      expect.stringMatching(
+        /^acme was refused by `month` until T; admitted now; plan free; override of `month`/,
+      ),
+    ])
+  })
+
+  it('a rule of another unit than requests would admit a request that costs no more than what is left', async () => {
+    const input = {
+      ...INPUT,
+      units: { tokens: { estimate: 1 } },
+      rules: [
+        {
+          name: 'day',
+          unit: 'tokens',
+          by: 'consumer',
+          algorithm: 'fixed-window',
+          limit: 300,
+          period: '300d',
+        },
+      ],
+    } as ConfigInput
+    await createKey(gateway.admin, { consumer: 'acme' })
+    await refused('acme', 'day', 5)
+    expect((await why('acme', gateway.admin, configOf(input)))[1]).toContain(
+      'one more request now would be admitted if it costs no more than the 300 tokens that are left of `day`;',
+    )
   })
 
   it('counts nothing', async () => {

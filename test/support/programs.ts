@@ -42,9 +42,14 @@ export class Programs {
   }
 
   /** @param project the folder with the sources; default: this repository */
-  async start(args: string[] = [], env: Record<string, string> = {}, project?: string): Promise<Started> {
+  async start(
+    args: string[] = [],
+    env: Record<string, string> = {},
+    project?: string,
+    ports: readonly string[] = PORTS,
+  ): Promise<Started> {
     const program = project ? join(project, 'src/node/cli/sluice.ts') : SLUICE
-    const child = spawn(process.execPath, [program, 'start', ...PORTS, ...args], {
+    const child = spawn(process.execPath, [program, 'start', ...ports, ...args], {
       cwd: project,
       env: this.environment(env),
       stdio: 'pipe',

@@ -51,7 +51,7 @@ function drawThreefold(): string {
   return drawPanels(
     'Worker utilization shedder: load to three times the usual, and back',
     `an origin that answers 100 requests a second; at its height from ${RISE.top / 60} to ${RISE.falls / 60} minutes`,
-    { max: seconds.length / 60, interval: 2, unit: ' min', perUnit: 60 },
+    { max: seconds.length / 60, interval: 4, unit: ' min', perUnit: 60 },
     [
       {
         name: 'wanted a second',
@@ -76,7 +76,7 @@ function drawThreefold(): string {
         ],
         levels: [
           { name: `high ${high}`, at: high },
-          { name: `low ${low}`, at: low },
+          { name: `low ${low}`, at: low, place: 'insideEndBottom' },
         ],
       },
       {
@@ -291,7 +291,7 @@ interface Panel {
   height?: number
   lines: { name: string; stroke: Stroke; points: [number, number][] }[]
   /** Horizontal lines. */
-  levels?: { name: string; at: number }[]
+  levels?: { name: string; at: number /** Of the name. Default: behind the end. */; place?: string }[]
 }
 
 interface TimeAxis {
@@ -313,7 +313,7 @@ function drawPanels(title: string, subtext: string, time: TimeAxis, panels: read
   const last = panels.length - 1
   return render(title, tops[last]! + heights[last]! + 36, {
     title: heading(title, subtext),
-    grid: panels.map((_, i) => ({ left: 74, right: 140, top: tops[i], height: heights[i] })),
+    grid: panels.map((_, i) => ({ left: 94, right: 140, top: tops[i], height: heights[i] })),
     xAxis: panels.map((_, i) => ({
       gridIndex: i,
       type: 'value',
@@ -334,7 +334,8 @@ function drawPanels(title: string, subtext: string, time: TimeAxis, panels: read
       interval,
       name,
       nameLocation: 'middle',
-      nameGap: 36,
+      // Beside the numbers, however many lines the name has.
+      nameGap: name.split('\n').length > 2 ? 50 : 36,
       silent: true,
       nameTextStyle: { color: INK, fontSize: 12 },
       axisLabel: { color: INK, fontSize: 12, showMaxLabel: max % interval === 0 },
@@ -365,7 +366,7 @@ function drawPanels(title: string, subtext: string, time: TimeAxis, panels: read
                 formatter: level.name,
                 color: INK,
                 fontSize: 12,
-                position: 'insideStartTop',
+                position: level.place ?? 'end',
               },
             })),
           },

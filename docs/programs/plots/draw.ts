@@ -1,14 +1,15 @@
 /**
- * Draws decisions as SVG, with ECharts and without a browser. The same decisions make the same bytes. The ground is light and opaque, so
- * that a picture looks the same on a light and on a dark page. No line is identified by its color alone.
+ * Draws decisions as SVG, with ECharts and without a browser. The same decisions make the same bytes. On a dark page, a picture has dark
+ * colors. No line is identified by its color alone.
  */
 import { BarChart, LineChart, ScatterChart } from 'echarts/charts'
-import { GridComponent, MarkLineComponent, TitleComponent } from 'echarts/components'
+import { GridComponent, LegendComponent, MarkLineComponent, TitleComponent } from 'echarts/components'
 import { type EChartsCoreOption, init, use } from 'echarts/core'
 import { SVGRenderer } from 'echarts/renderers'
 import { type Answer, END_SECONDS, LIMIT, PERIOD_SECONDS } from './scenario.ts'
 
-use([BarChart, LineChart, ScatterChart, GridComponent, MarkLineComponent, TitleComponent, SVGRenderer])
+use([BarChart, LineChart, ScatterChart, SVGRenderer])
+use([GridComponent, LegendComponent, MarkLineComponent, TitleComponent])
 
 const WIDTH = 840
 const [LEFT, RIGHT] = [64, 84]
@@ -144,13 +145,45 @@ export function render(name: string, height: number, option: EChartsCoreOption):
   return cleaned(svg, name)
 }
 
+/** For each color of these pictures, the one on a dark page. The colors are those of GitHub's themes. */
+const DARK: Readonly<Record<string, string>> = {
+  [GROUND]: '#0d1117',
+  [INK]: '#f0f6fc',
+  [FAINT]: '#9198a1',
+  [ADMITTED]: '#4493f8',
+  [REFUSED]: '#f0883e',
+  '#8250df': '#ab7df8',
+  '#1a7f37': '#3fb950',
+  // Lines of the grid.
+  '#d0d7de': '#3d444d',
+  '#d8dee4': '#3d444d',
+  // ECharts gives them to axes.
+  '#54555a': '#9198a1',
+  '#3c3c41': '#9198a1',
+  '#b7b9be': '#3d444d',
+}
+
+/** @throws Error for a color without a dark one */
+function darkStyle(svg: string): string {
+  const drawn = svg.replaceAll(/<clipPath.*?<\/clipPath>/gs, '')
+  const used = new Set(
+    [...drawn.matchAll(/ (fill|stroke)="(#\w+)"/g)].map(([, name, color]) => `${name} ${color}`),
+  )
+  const rules = [...used].sort().map(each => {
+    const [name, color] = each.split(' ') as [string, string]
+    if (!DARK[color]) throw new Error(`${color} has no color for dark pages. Add one to DARK.`)
+    return `[${name}="${color}"] { ${name}: ${DARK[color]} }`
+  })
+  return `<style>\n@media (prefers-color-scheme: dark) {\n${rules.join('\n')}\n}\n</style>`
+}
+
 /** Adds a name for readers who do not see the picture. Removes styles for a pointer: their names depend on the pictures drawn before. */
 function cleaned(svg: string, name: string): string {
   return svg
     .replaceAll(/ class="zr\d+-cls-\d+"| pointer-events="visible"/g, '')
     .replaceAll(/<style >.*?<\/style>\n/gs, '')
     .replaceAll(/\bzr\d+-/g, '')
-    .replace('>\n', `>\n<title>${name}</title>\n`)
+    .replace('>\n', `>\n<title>${name}</title>\n${darkStyle(svg)}\n`)
     .concat('\n')
 }
 

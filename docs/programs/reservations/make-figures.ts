@@ -53,12 +53,13 @@ export function drawPicture(rows: readonly Row[]): string {
     { name: 'refused needlessly,\n% of calls', of: ({ needless }: Row) => needless, max: 6 },
     { name: 'above the limit,\n% of limit', of: ({ overspend }: Row) => overspend, max: 50 },
   ]
-  const tops = [66, 240]
-  return render('Three ways to limit tokens that are known only afterwards', 400, {
-    title: heading(
-      'Three ways to limit tokens that are known only afterwards',
-      `at 80 % of the limit; from left to right: ${WAYS.map(({ what }) => what).join(', ')}`,
-    ),
+  const tops = [92, 266]
+  return render('Three ways to limit tokens that are known only afterwards', 426, {
+    title: heading('Three ways to limit tokens that are known only afterwards', 'at 80 % of the limit'),
+    legend: {
+      ...{ data: WAYS.map(({ what }) => what), left: 84, top: 56, selectedMode: false },
+      ...{ itemWidth: 14, itemHeight: 14, itemGap: 48, textStyle: { color: INK, fontSize: 12 } },
+    },
     grid: tops.map(top => ({ left: 84, right: 24, top, height: 130 })),
     xAxis: tops.map((_, i) => ({
       ...{ gridIndex: i, type: 'category', data: TRACES.map(({ what }) => what), silent: true },
@@ -75,7 +76,7 @@ export function drawPicture(rows: readonly Row[]): string {
     })),
     series: panels.flatMap(({ of }, i) =>
       WAYS.map(({ what }, j) => ({
-        ...{ type: 'bar', xAxisIndex: i, yAxisIndex: i, silent: true, barWidth: 48 },
+        ...{ type: 'bar', name: what, xAxisIndex: i, yAxisIndex: i, silent: true, barWidth: 48 },
         itemStyle: { color: COLORS[j] },
         label: { show: true, position: 'top', color: INK, fontSize: 11, formatter: '{c}' },
         data: rows.filter(({ way }) => way === what).map(row => Number((100 * of(row)).toFixed(1))),

@@ -2,6 +2,7 @@
 import { InvalidArgumentError } from 'commander'
 import { isOriginUrl, isStoreUrl } from '../../config/forms.ts'
 import { AdminError } from '../../ops/admin-error.ts'
+import { isUnescaped, UNESCAPED } from '../redis-store/redis-url.ts'
 
 export function parsePort(text: string): number {
   const number = Number(text)
@@ -21,16 +22,17 @@ export function parseOriginUrl(text: string): string {
 
 export function parseRedisUrl(text: string): string {
   if (isRedisUrl(text)) return text
-  throw new InvalidArgumentError(`Use ${REDIS_URLS}.`)
+  throw new InvalidArgumentError(isUnescaped(text) ? UNESCAPED : `Use ${REDIS_URLS}.`)
 }
 
 const REDIS_URLS = 'redis://host:port, rediss://host:port or unix:///path/to/socket'
 
-const isRedisUrl = (text: string) => /^(rediss?|unix):\/\/./.test(text) && URL.canParse(text)
+const isRedisUrl = (text: string) =>
+  /^(rediss?|unix):\/\/./.test(text) && URL.canParse(text) && !isUnescaped(text)
 
 export function parseRedisChoice(text: string): string {
   if (text === 'auto' || text === 'embedded' || isRedisUrl(text)) return text
-  throw new InvalidArgumentError(`Use auto, embedded, ${REDIS_URLS}.`)
+  throw new InvalidArgumentError(isUnescaped(text) ? UNESCAPED : `Use auto, embedded, ${REDIS_URLS}.`)
 }
 
 export function parseSeconds(text: string): number {

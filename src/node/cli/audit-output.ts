@@ -1,12 +1,13 @@
 /** How the audit trail is printed: one entry a line. */
 import { setTimeout as wait } from 'node:timers/promises'
+import { formatDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { type AuditEntry, type AuditQuery, readAudit } from '../../ops/audit.ts'
-import type { Facts } from '../../ops/change.ts'
 import { auditEntryDocument } from '../../ops/documents/audit.ts'
 import { printable } from '../../ops/names.ts'
-import { jsonText } from './output.ts'
+import { timeWithSeconds } from '../../ops/times.ts'
+import { jsonText, wrapped } from './output.ts'
 import { unansweredText } from './unanswered.ts'
 
 const PAGE = 100
@@ -28,7 +29,7 @@ export async function printAudit(
   do {
     const page = await readAudit(store, { ...query, cursor, limit: PAGE })
     if (json) items.push(...page.entries)
-    else for (const entry of page.entries) console.log(textOf(entry))
+    else for (const entry of page.entries) console.log(lineOf(entry))
     isEmpty &&= page.entries.length === 0
     cursor = page.cursor
   } while (cursor !== undefined)
@@ -54,7 +55,7 @@ export async function followAudit(
       // At the start, one page.
       const isWhole = known.size > 0 || query.since !== undefined
       const fresh = await readFresh(store, { ...query, since }, known, isWhole)
-      for (const entry of fresh) console.log(json ? jsonText(auditEntryDocument(entry)) : textOf(entry))
+      for (const entry of fresh) console.log(json ? jsonText(auditEntryDocument(entry)) : lineOf(entry))
       since = remember(fresh, known) ?? since
       ;[hasBegun, isAway] = [true, false]
     } catch (error) {
@@ -94,17 +95,44 @@ function remember(fresh: readonly AuditEntry[], known: Map<string, number>): Dat
   return new Date(first)
 }
 
-/** `2026-11-26 02:14:07  ops (claimed)  consumers.block  acme: blockedAt none → 2026-…; because unpaid` */
-export function textOf({ at, actor, action, target, before, after, reason, requestId }: AuditEntry): string {
-  const time = at.toISOString().slice(0, 19).replace('T', ' ')
-  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
-  const changes = names.map(name => `${name} ${valueText(before, name)} → ${valueText(after, name)}`)
+/** The entry with breaks for the terminal. */
+const lineOf = (entry: AuditEntry) => wrapped(textOf(entry), process.stdout, /^$/)
+
+/** `2026-11-26 02:14:07  ops (claimed)  overrides.set  acme: override minute set to limit 9; reason: asked by mail` */
+export function textOf(entry: AuditEntry): string {
+  const { at, actor, action, target, reason, requestId } = entry
+  const changes = changesIn(entry)
   const facts = changes.length > 0 ? `: ${changes.join(', ')}` : ''
   const why = reason ? `; reason: ${quoted(reason)}` : ''
   const request = requestId ? `; request ${requestId}` : ''
   const who = whoText(actor)
-  return printable(`${time}  ${who}  ${action}  ${quoted(target)}${facts}${why}${request}`)
+  return printable(`${timeWithSeconds(at)}  ${who}  ${action}  ${quoted(target)}${facts}${why}${request}`)
 }
+
+/** Values that repeat the author and the reason of an entry, or that no person has set. */
+const NOT_SHOWN: readonly string[] = ['by', 'blockedBy', 'reason', 'hint']
+
+/** Their values are what was asked for, and change no setting. */
+const WITH_ARGUMENTS: readonly string[] = ['limits.reset', 'limits.pause']
+
+/** `plan set to pro`, `plan free → pro`, `plan was pro` */
+function changesIn({ action, before, after }: AuditEntry): string[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+  return names
+    .filter(name => !NOT_SHOWN.includes(name))
+    .map(name => {
+      const [was, is] = [before, after].map(
+        facts => facts[name] !== undefined && valueText(name, facts[name]),
+      )
+      if (WITH_ARGUMENTS.includes(action)) return `${wordsOf(name)} ${is || was}`
+      if (!was) return `${wordsOf(name)} set to ${is}`
+      return is ? `${wordsOf(name)} ${was} → ${is}` : `${wordsOf(name)} was ${was}`
+    })
+}
+
+/** `expires at` for `expiresAt`. The name of a rule behind `override ` stays as it is. */
+const wordsOf = (name: string) =>
+  name.includes(' ') ? name : name.replace(/Ms$/, '').replace(/[A-Z]/g, letter => ` ${letter.toLowerCase()}`)
 
 function whoText(actor: AuditEntry['actor']): string {
   const name = quoted(actor.name)
@@ -117,8 +145,22 @@ const MISLEADING = /\s\s|[^\S ]|[;:,](?:\s|$)|[()"→]/
 
 const quoted = (text: string) => (MISLEADING.test(text) ? JSON.stringify(text) : text)
 
-function valueText(facts: Facts, name: string): string {
-  const value = facts[name]
-  if (value === undefined) return 'none'
-  return typeof value === 'string' ? quoted(value) : JSON.stringify(value)
+function valueText(name: string, value: unknown): string {
+  if (Array.isArray(value)) return value.map(each => valueText(name, each)).join(' and ')
+  if (typeof value === 'object' && value !== null) return fieldsText(value)
+  if (typeof value === 'number' && name.endsWith('Ms')) return formatDuration(value * 1e3)
+  if (typeof value !== 'string') return JSON.stringify(value)
+  return TIME.test(value) ? timeWithSeconds(new Date(value)) : quoted(value)
+}
+
+/** As entries have times. */
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
+
+/** `limit 9 and until 2026-12-01 00:00:00`. A burst that equals the limit is the default. */
+function fieldsText(value: object): string {
+  const { limit } = value as { limit?: unknown }
+  return Object.entries(value)
+    .filter(([name, each]) => name !== 'burst' || each !== limit)
+    .map(([name, each]) => `${wordsOf(name)} ${valueText(name, each)}`)
+    .join(' and ')
 }

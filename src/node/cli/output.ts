@@ -1,5 +1,6 @@
 /** What commands print: tables for people, or one JSON document. */
 import { styleText } from 'node:util'
+import { Help } from 'commander'
 import { printable } from '../../ops/names.ts'
 
 /** Text of a table; `isAlert` where it is shown in red. */
@@ -37,8 +38,23 @@ export const warning = (text: string) => styleText('yellow', text)
 /** As `printable`, for a text of several lines. */
 export const printableLines = (text: string): string => text.split('\n').map(printable).join('\n')
 
+/** A terminal, or another stream. */
+type Screen = Pick<NodeJS.WriteStream, 'isTTY' | 'columns'>
+
+/** Rows of a table, and commands to paste. */
+const NOT_WRAPPED = /^ {4}|\S {2,}\S/
+
+/** Breaks sentences between words, because a terminal breaks them anywhere. For another stream, nothing is changed. */
+export const wrapped = (text: string, screen: Screen, isKept: RegExp = NOT_WRAPPED): string =>
+  screen.isTTY
+    ? text
+        .split('\n')
+        .map(line => (isKept.test(line) ? line : new Help().boxWrap(line, screen.columns)))
+        .join('\n')
+    : text
+
 /** Prints a message on standard error. It can have texts of another server. */
-export const note = (text: string): void => console.error(printableLines(text))
+export const note = (text: string): void => console.error(wrapped(printableLines(text), process.stderr))
 
 /** As `printableLines`. Keeps the colors of `alert` and others. */
 export const printableText = (text: string): string =>
@@ -49,7 +65,7 @@ export const printableText = (text: string): string =>
 
 /** Prints a result: the document as JSON with `--json`, else the text of `human`. Both can have texts of another server. */
 export function print(flags: { json?: boolean }, document: unknown, human: () => string): void {
-  console.log(flags.json ? jsonText(document, 2) : printableText(human()))
+  console.log(flags.json ? jsonText(document, 2) : wrapped(printableText(human()), process.stdout))
 }
 
 /** JSON. Characters that change how a terminal shows a text are escaped, also those that JSON permits. @param indent spaces */

@@ -7,7 +7,7 @@ import { closeAll } from './at-end.ts'
 import { ExitWith } from './exit-with.ts'
 import { HELP, withExamplesOfSubcommands } from './help.ts'
 import { type FileLoader, loadConfig } from './load-config.ts'
-import { note } from './output.ts'
+import { note, wrapped } from './output.ts'
 import { checkHelpTopic, describeUsageError } from './usage-errors.ts'
 
 const FAILED = 1
@@ -15,6 +15,8 @@ const WRONG_USAGE = 2
 /** Only of `stats --fail-above` and `doctor`, so only their help names it. */
 const ABOVE = 3
 const EXIT_CODES = `\nExit codes: 0 success, or nothing to change; ${FAILED} failure (invalid config, store error, not found, refused); ${WRONG_USAGE} wrong usage.`
+
+const PAGES = 'Messages name pages such as docs/deploy.md: these are in node_modules/sluicegate.'
 
 const DEVELOP = 'Develop and deploy:'
 const OPERATE = 'Operate a running gateway:'
@@ -68,6 +70,7 @@ export async function programFor(args: readonly string[]): Promise<Command> {
     .description('A rate-limiting gateway for the edge.')
     .option('--config <file>', "config file to use (default: the project's sluice.config.ts)")
     .version(versionOf(), '--version', 'print the version')
+    .addHelpText('after', `\n${PAGES}`)
   const load: FileLoader = file => loadConfig(fileFrom(file, program.opts<{ config?: string }>().config))
   for (const [group, make] of named) program.addCommand((await make(load)).helpGroup(group))
   program.hook('preAction', (_, command) => useApiIfNamed(command))
@@ -110,7 +113,7 @@ function exitCodeOf(error: unknown): number {
   // Commander has already printed the error or the help. Its exit code is 0 for --help and --version.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE
   if (!(error instanceof AdminError)) {
-    console.error(error instanceof Error ? error.message : String(error))
+    console.error(wrapped(error instanceof Error ? error.message : String(error), process.stderr))
     return FAILED
   }
   note(error.message)

@@ -7,6 +7,7 @@ import { createAdminStore, loadScriptsIntoRedis } from '../../ops/admin-store.ts
 import { warningLine } from '../config-warnings.ts'
 import { readLocalVariables } from '../dev-vars.ts'
 import { projectWith, WORKER_ENTRY } from '../project.ts'
+import { freePorts } from '../start/free-port.ts'
 import type { RedisEnd } from '../start/redis.ts'
 import type { Stack } from '../start/stack.ts'
 import type { KeySettings, WorkerMessage } from '../start/worker-messages.ts'
@@ -47,7 +48,9 @@ export function startCommand(load: FileLoader): Command {
       'after',
       '\nIf UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN are set, and --redis is not, that store is used\nand no bridge is started.',
     )
-    .action(start.bind(null, load))
+    .action((flags: Flags, own: Command) =>
+      start(load, flags, name => own.getOptionValueSource(name) === 'default'),
+    )
   return withExamples(command, 'start', 'start --origin https://api.example.com --redis embedded')
 }
 
@@ -73,7 +76,12 @@ function mustHaveEntry(configFile: string): void {
   )
 }
 
-async function start(load: FileLoader, flags: Flags): Promise<void> {
+/** @param isDefault whether an option has its default, and not a value of the user */
+async function start(
+  load: FileLoader,
+  flags: Flags,
+  isDefault: (option: keyof Flags) => boolean,
+): Promise<void> {
   mustHaveWrangler()
   const loaded = await load()
   mustHaveEntry(loaded.file)
@@ -145,11 +153,12 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
   /** Set while the config has had no API. */
   let showToken = () => {}
 
+  console.log('Starting the store and the Worker. The first time, this takes about 10 s.')
+  const ports = await portsFor(flags, isDefault)
   // Imported here, and not at the top: loading these modules takes half as long as any other command does in total.
   const { startStack } = await import('../start/stack.ts')
   const stack = await startStack({
-    redis,
-    ports: { gateway: flags.port, bridge: flags.bridgePort, origin: flags.originPort },
+    ...{ redis, ports },
     watch: true,
     configFile: config.file,
     onMessage: message => {
@@ -202,6 +211,26 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     await demo.forget()
     await stack.close()
   }
+}
+
+/** The ports of the flags. In place of a default port that is in use, the next free one, so that a second `npm start` works. */
+async function portsFor(
+  flags: Flags,
+  isDefault: (option: keyof Flags) => boolean,
+): Promise<{ gateway: number; bridge: number; origin: number }> {
+  const ports = { gateway: flags.port, bridge: flags.bridgePort, origin: flags.originPort }
+  const parts = [
+    ['gateway', 'port'],
+    ['origin', 'originPort'],
+    ['bridge', 'bridgePort'],
+  ] as const
+  const movable = parts.filter(([, option]) => isDefault(option)).map(([part]) => part)
+  const found = await freePorts(movable.map(part => ports[part]))
+  for (const [i, part] of movable.entries()) {
+    if (found[i] !== ports[part]) console.log(`Port ${ports[part]} is in use. The ${part} takes ${found[i]}.`)
+    ports[part] = found[i]!
+  }
+  return ports
 }
 
 /** True once a request would succeed: the gateway's store answers, and so does the origin. */
@@ -262,8 +291,8 @@ function greet({ url, rest }: Stack, { key = NO_KEY, hasVariablesSet, hasApi }: 
 `
   }Send one request:
     curl -i ${url}/hello -H 'Authorization: Bearer ${key}'
-Send fifteen in a row:
-    curl -s -o /dev/null -w '%{http_code} ' '${url}/?[1-15]' -H 'X-API-Key: ${key}'; echo
+Send thirty at once, more than the config admits in a second:
+    curl -Z --no-progress-meter -o /dev/null -w '%{http_code} ' '${url}/?[1-30]' -H 'X-API-Key: ${key}'; echo
 Create a key of your own:
     ${command('keys create --consumer acme')}
 ${hasApi ? `${tokenHint({ url, rest }, hasVariablesSet)}\n` : ''}Find out whether it works where you deploy it: npx sluicegate doctor

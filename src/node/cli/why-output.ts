@@ -4,15 +4,16 @@ import type { Rule } from '../../config/compile.ts'
 import { countsInFlight } from '../../config/compile-rule.ts'
 import { formatWait } from '../../config/duration.ts'
 import { optionFor } from '../../ops/caller-identity.ts'
-import { clock } from '../../ops/times.ts'
-import type { RecordedRefusals, WhyFacts } from '../../ops/why.ts'
+import { MINUTE_MS } from '../../ops/record-times.ts'
+import { clock, time } from '../../ops/times.ts'
+import { firstRefusalIn, type RecordedRefusals, type WhyFacts } from '../../ops/why.ts'
 import { isUsual } from '../../ops/why-verdict.ts'
 import { textOf } from './audit-output.ts'
 import { alertCell, table } from './output.ts'
 
 /** A table of the rules, and what else is known. Empty if no rule is reached. */
 export function detailsOf(facts: WhyFacts): string {
-  const { rules, refusals, otherMode, now, notAsked, consumer, lastChange } = facts
+  const { rules, refusals, otherMode, now, notAsked, consumer } = facts
   if (consumer?.others && refusals.length === 0 && !otherMode) return ''
   const others = refusals.filter(each => !rules.some(({ name }) => name === each.rule))
   const rows = [
@@ -52,8 +53,19 @@ export function detailsOf(facts: WhyFacts): string {
           `Not asked, because they count by more: ${missing.join(', ')}. To ask them: npx sluicegate limits peek`,
         ]
       : []),
-    ...(lastChange ? [`Last change: ${textOf(lastChange)}`] : []),
+    ...changesText(facts),
   ].join('\n\n')
+}
+
+/** The changes, with the first refusal between them, where it was. */
+function changesText({ changes = [], ...facts }: WhyFacts): string[] {
+  if (changes.length === 0) return []
+  const first = firstRefusalIn(facts)
+  if (!first) return [['Last changes:', ...changes.map(textOf)].join('\n')]
+  const place = changes.findIndex(({ at }) => at.getTime() < first.getTime() + MINUTE_MS)
+  const lines = changes.map(textOf)
+  lines.splice(place < 0 ? lines.length : place, 0, `${time(first)}     the first refusal`)
+  return [['Changes around the first refusal, the newest first:', ...lines].join('\n')]
 }
 
 function refusedCells(own: RecordedRefusals | undefined, now: Date): string[] {

@@ -35,6 +35,7 @@ const SEVERAL =
 export function parseRedisUrl(text: string): RedisTarget {
   const [, scheme, kind, credentials, hosts = '', path = '', db, query] = SEVERAL.exec(text.trim()) ?? []
   if (!kind) return { kind: 'server', urls: [serverUrl(text.trim())] }
+  if (credentials && isUnescaped(`redis://${credentials}@`)) throw invalidUrl(UNESCAPED)
   const urlAt = (host: string, credentials: string | undefined, db?: string) =>
     serverUrl(`${scheme}://${credentials ? `${credentials}@` : ''}${host}${db ? `/${db}` : ''}`)
   if (kind === 'cluster') {
@@ -55,6 +56,7 @@ export function parseRedisUrl(text: string): RedisTarget {
 
 /** @throws GatewayError ERR_CONFIG_INVALID */
 function serverUrl(text: string): string {
+  if (isUnescaped(text)) throw invalidUrl(UNESCAPED)
   if (!URL.canParse(text)) throw invalidUrl(FORMS)
   const { protocol, hostname, pathname, searchParams } = new URL(text)
   const isSocket = protocol === 'unix:' && hostname === '' && pathname.length > 1
@@ -64,6 +66,15 @@ function serverUrl(text: string): string {
 }
 
 const withPort = (host: string, port: number) => (/:\d+$/.test(host) ? host : `${host}:${port}`)
+
+/** Whether a user or a password has characters that end it in a URL, or a percent sign that encodes none. */
+export function isUnescaped(text: string): boolean {
+  const [, credentials = ''] = /^rediss?(?:\+\w+)?:\/\/(.*)@/s.exec(text) ?? []
+  return /[/?#]|%(?![\da-f]{2})/i.test(credentials)
+}
+
+export const UNESCAPED =
+  'The user and the password must be percent-encoded: write %25 for %, %23 for #, %2F for / and %3F for ?.'
 
 const DATABASE = 'The database is a number, as in redis://host:6379/2 or unix:///run/redis.sock?db=2.'
 

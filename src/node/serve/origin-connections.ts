@@ -19,6 +19,9 @@ const IDLE_MS = 1500
 /** How much earlier than the origin says an idle connection is closed (ms). */
 const IDLE_MARGIN_MS = 1000
 
+/** The most bytes of the status line and the headers of a response. */
+export const MAX_RESPONSE_HEAD = 16_384
+
 export interface ConnectionSettings {
   /** How long opening a connection can take (ms). */
   connectTimeoutMs: number
@@ -56,6 +59,7 @@ export class Connection {
         }) as unknown as Socket
       },
       allowH2: false,
+      maxHeaderSize: MAX_RESPONSE_HEAD,
       // The deadlines of the config end requests. These would end slow streams.
       ...{ headersTimeout: 0, bodyTimeout: 0 },
       keepAliveTimeout: IDLE_MS,

@@ -16,6 +16,7 @@ import {
   type Connection,
   type ConnectionSettings,
   isClosed,
+  MAX_RESPONSE_HEAD,
   OriginConnections,
 } from './origin-connections.ts'
 import type { Reading } from './paced-reading.ts'
@@ -196,7 +197,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     }
     this.#isClosedByOrigin =
       this.#isReused && isClosed(error) && this.#connection.socket?.bytesRead === this.#bytesBefore
-    this.#reject(error)
+    this.#reject(isHeadTooLong(error) ? headError() : error)
   }
 }
 
@@ -261,5 +262,12 @@ function responseOf(
   bodies.set(response, body)
   return response
 }
+
+const isHeadTooLong = ({ code }: NodeJS.ErrnoException) => code === 'UND_ERR_HEADERS_OVERFLOW'
+
+const headError = () =>
+  new Error(
+    `The status line and headers of the origin's response have more than ${MAX_RESPONSE_HEAD / 1024} kB.`,
+  )
 
 const statusError = (status: number) => new Error(`The origin has answered with the status ${status}.`)

@@ -39,11 +39,25 @@ export interface WhyDocument {
   notAsked: string[]
   /** The last change of a consumer. null: none is on record. The HTTP API leaves it out, because it needs another scope. */
   lastChange?: AuditEntryDocument | null
+  /** The changes of a consumer around its first refusal, or the last ones; the newest first. As `lastChange`, not in the HTTP API. */
+  changes?: AuditEntryDocument[]
 }
 
 export function whyDocument(facts: WhyFacts, { state, sentence }: Verdict): WhyDocument {
-  const { caller, kind, key, plan, consumer, rules, refusals, otherMode, notAsked, switches, lastChange } =
-    facts
+  const {
+    caller,
+    kind,
+    key,
+    plan,
+    consumer,
+    rules,
+    refusals,
+    otherMode,
+    notAsked,
+    switches,
+    lastChange,
+    changes,
+  } = facts
   return toJson({
     ...{ caller, kind, state, sentence, plan: plan ?? null },
     blockedAt: consumer?.record.blockedAt ?? null,
@@ -67,5 +81,6 @@ export function whyDocument(facts: WhyFacts, { state, sentence }: Verdict): WhyD
     ),
     notAsked: [...notAsked.keys()],
     ...(lastChange !== undefined && { lastChange: lastChange && auditEntryDocument(lastChange) }),
+    ...(changes && { changes: changes.map(auditEntryDocument) }),
   })
 }

@@ -18,6 +18,9 @@ const MAX_HEADER_LENGTH = 16_384
 /** Longer than an address with brackets, zone and port. */
 const MAX_NODE_LENGTH = 128
 
+/** One comma, so that the time is linear. */
+const AT_END = /,[ \t]*$/
+
 type ProxyHeader = Extract<AddressSettings['from'], 'x-forwarded-for' | 'forwarded'>
 
 /**
@@ -58,7 +61,10 @@ function* hopsFromRight(
   if (header === null) return
   // If the header is cut off, the `?` makes the entry at the cut invalid, because no address starts with it.
   const text = header.length > MAX_HEADER_LENGTH ? `?${header.slice(-MAX_HEADER_LENGTH)}` : header
-  for (const node of name === 'forwarded' ? forwardedFor(text) : text.split(',').reverse()) {
+  // A comma at the end is followed by no hop. An empty entry further left can be a hop without an address.
+  for (const node of name === 'forwarded'
+    ? forwardedFor(text)
+    : text.replace(AT_END, '').split(',').reverse()) {
     yield addressOfNode(node)
   }
 }

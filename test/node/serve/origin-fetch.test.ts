@@ -291,6 +291,16 @@ describe('the origin', () => {
     await expect(ask('/')).rejects.toThrow('The origin has answered with the status 600.')
   })
 
+  it('has sent a head that is too long, and the error says so', async () => {
+    const { ask } = await startOrigin((socket, { head }) =>
+      socket.write(`HTTP/1.1 200 OK\r\nA: ${'a'.repeat(Number(head.split(' ')[1]!.slice(1)))}\r\n\r\n`),
+    )
+    expect((await ask('/16000')).status).toBe(200)
+    await expect(ask('/16384')).rejects.toThrow(
+      "The status line and headers of the origin's response have more than 16 kB.",
+    )
+  })
+
   const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n'
 
   it.each([

@@ -78,18 +78,25 @@ export function sluice(
       c,
     )
     if (isAdmitted) {
-      // Cleared first: otherwise Hono adds the old headers to the new ones.
-      c.res = undefined
-      c.res = response
+      replaceResponse(c, response)
       return undefined
     }
     // Headers of earlier middleware stay. CORS middleware has decided which web pages may read the reply.
     if (c.res.headers.has(ALLOWED_ORIGIN) && response.headers.get(ALLOWED_ORIGIN) === '*') {
       response.headers.delete(ALLOWED_ORIGIN)
     }
-    return c.newResponse(response.body, response)
+    const reply = c.newResponse(response.body, response)
+    // `some` of hono/combine passes on what is in the context, and in many versions not what the middleware returns.
+    replaceResponse(c, reply)
+    return reply
   }
   return Object.assign(middleware, { close: guarded.close, metrics: guarded.metrics })
+}
+
+/** Clears the old response first: otherwise Hono adds its headers to those of the new one. */
+function replaceResponse(c: Context, response: Response): void {
+  c.res = undefined
+  c.res = response
 }
 
 const ALLOWED_ORIGIN = 'access-control-allow-origin'

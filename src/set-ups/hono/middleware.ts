@@ -4,6 +4,7 @@ import type { ConfigInput } from '../../config/check/schema.ts'
 import type { WithMetrics } from '../../metrics/metrics-reader.ts'
 import type { CallerInfo } from '../guard/caller-info.ts'
 import { type Closable, createGuard, type GuardOptions, type GuardPlatform } from '../guard/guard.ts'
+import { checkOptions } from '../limits/arguments.ts'
 
 /** The limit with the smallest fraction of its units left, in the form of hono-rate-limiter. */
 export interface RateLimitInfo {
@@ -44,13 +45,15 @@ export interface MiddlewareOptions extends Pick<GuardOptions, 'env' | 'redis' | 
  * With leases (`lease`), call `close()` of the middleware before the process ends.
  *
  * @throws ConfigError naming every mistake of the config. If a variable is missing, each request gets a 503, and the
- * log names it
+ * log names it. TypeError for an unknown option
  */
 export function sluice(
   config: ConfigInput,
-  { address, ...others }: MiddlewareOptions = {},
+  middlewareOptions: MiddlewareOptions = {},
   platform: GuardPlatform = {},
 ): MiddlewareHandler<{ Variables: SluiceVariables }> & Closable & WithMetrics {
+  checkOptions('sluice', middlewareOptions, ['redis', 'env', 'address', 'passPreflights'])
+  const { address, ...others } = middlewareOptions
   const contexts = new WeakMap<Request, Context>()
   const options = {
     ...others,

@@ -31,6 +31,7 @@ export default defineConfig({
           name: 'package',
           include: ['test/package/**/*.test.ts'],
           exclude: [...leftOut],
+          globalSetup: ['test/package/pack.ts'],
           testTimeout: 180_000,
           hookTimeout: 300_000,
         },

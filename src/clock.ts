@@ -52,17 +52,27 @@ export type Timer = (ms: number, run: () => void, isOptional?: boolean) => () =>
 /** The longest timer of the platforms (ms); a longer one would end at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
-export const SYSTEM_TIMER: Timer = (ms, run, isOptional = false) => {
-  let timer: unknown
-  const start = (ms: number) => {
-    const rest = ms - MAX_TIMER_MS
-    timer = rest > 0 ? setTimeout(() => start(rest), MAX_TIMER_MS) : setTimeout(run, ms)
-    // Timers are objects on Node, and numbers on Workers.
-    if (isOptional && isNodeTimer(timer)) timer.unref()
+/** Starts timers with the functions of the platform. */
+export function timerOn({ setTimeout, clearTimeout }: PlatformTimers): Timer {
+  return (ms, run, isOptional = false) => {
+    let timer: unknown
+    const start = (ms: number) => {
+      const rest = ms - MAX_TIMER_MS
+      timer = rest > 0 ? setTimeout(() => start(rest), MAX_TIMER_MS) : setTimeout(run, ms)
+      // Timers are objects on Node, and numbers on Workers.
+      if (isOptional && isNodeTimer(timer)) timer.unref()
+    }
+    start(ms)
+    return () => clearTimeout(timer as number)
   }
-  start(ms)
-  return () => clearTimeout(timer as number)
 }
+
+type PlatformTimers = Pick<typeof globalThis, 'setTimeout' | 'clearTimeout'>
+
+/**
+ * Takes the functions when this module is loaded: if a test replaces them later by fake ones, the deadline of the store still ends a call.
+ */
+export const SYSTEM_TIMER = timerOn(globalThis)
 
 function isNodeTimer(timer: unknown): timer is { unref(): void } {
   return typeof timer === 'object' && timer !== null && 'unref' in timer

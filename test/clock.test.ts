@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from 'vitest'
-import { SYSTEM_TIMER } from '../src/clock.ts'
+import { timerOn } from '../src/clock.ts'
 
 afterEach(() => void vi.useRealTimers())
 
@@ -7,9 +7,10 @@ const DAY_MS = 24 * 60 * 60_000
 
 it('a timer of the system can be longer than those of the platform, and can be cancelled in each part of it', () => {
   vi.useFakeTimers()
+  const start = timerOn(globalThis)
   const run = vi.fn()
-  SYSTEM_TIMER(60 * DAY_MS, run)
-  const cancel = SYSTEM_TIMER(60 * DAY_MS, run)
+  start(60 * DAY_MS, run)
+  const cancel = start(60 * DAY_MS, run)
   vi.advanceTimersByTime(40 * DAY_MS)
   cancel()
   vi.advanceTimersByTime(20 * DAY_MS - 1)

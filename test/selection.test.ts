@@ -4,14 +4,22 @@ import { globSync, readFileSync } from 'node:fs'
 import { matchesGlob } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it, vi } from 'vitest'
-import { enginesOf, excludedFiles, LEFT_OUT, type RedisKind, randomCases, sized } from './selection.ts'
+import {
+  enginesOf,
+  excludedFiles,
+  LEFT_OUT,
+  NIGHTLY,
+  type RedisKind,
+  randomCases,
+  sized,
+} from './selection.ts'
 
 const FILES = globSync('test/**/*.test.ts', { exclude: ['**/node_modules/**'] }).sort()
 
 const isIn = (patterns: readonly string[]) => (file: string) =>
   patterns.some(pattern => matchesGlob(file, pattern))
 
-it('npm run test:all runs every test file once', async () => {
+it('npm run test:all runs every test file once, except for those of the night', async () => {
   vi.stubEnv('TEST_SELECTION', 'all')
   // Not through the module cache, which the next test files share.
   const { stdout } = await promisify(execFile)(
@@ -23,7 +31,7 @@ it('npm run test:all runs every test file once', async () => {
   const files = projects.flatMap(({ include, exclude = [] }) =>
     FILES.filter(file => isIn(include)(file) && !isIn(exclude)(file)),
   )
-  expect(files.sort()).toEqual(FILES)
+  expect(files.sort()).toEqual(FILES.filter(file => !isIn(NIGHTLY)(file)))
 })
 
 const PRINT_PROJECTS = `
@@ -32,7 +40,8 @@ const PRINT_PROJECTS = `
 `
 
 it('npm test leaves out files, unless the command line names paths', () => {
-  expect(excludedFiles('all', false)).toEqual([])
+  expect(excludedFiles('all', false)).toEqual(NIGHTLY)
+  expect(excludedFiles('all', true)).toEqual([])
   expect(excludedFiles('quick', true)).toEqual([])
   const leftOut = FILES.filter(isIn(excludedFiles('quick', false)))
   expect(leftOut.length).toBeGreaterThan(10)
@@ -40,7 +49,7 @@ it('npm test leaves out files, unless the command line names paths', () => {
 })
 
 it('every pattern of a reason matches a file', () => {
-  for (const pattern of Object.values(LEFT_OUT).flat())
+  for (const pattern of [...Object.values(LEFT_OUT).flat(), ...NIGHTLY])
     expect(FILES.some(isIn([pattern])), pattern).toBe(true)
 })
 

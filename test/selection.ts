@@ -123,9 +123,13 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
   'pack and install the package': ['test/package/**/*.test.ts'],
 }
 
+/** What only runs if the command line names it: `npm run test:package`. It installs frameworks from npm, for minutes. */
+export const NIGHTLY: readonly string[] = ['test/package/nightly/**/*.test.ts']
+
 /** The patterns of the files that a run leaves out. @param isPart whether the command line names paths */
 export function excludedFiles(selection: Selection, isPart: boolean): readonly string[] {
-  return selection === 'all' || isPart ? [] : Object.values(LEFT_OUT).flat()
+  if (isPart) return []
+  return selection === 'all' ? NIGHTLY : Object.values(LEFT_OUT).flat()
 }
 
 /** The servers of suites, in the order in which `npm test` prefers them, then the embedded Redis, which takes ten times as long. */

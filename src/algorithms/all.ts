@@ -1,7 +1,7 @@
 /** All algorithms. A built Worker does not import this file: src/built/ imports only the algorithms that its config uses. */
 import { windowEnds } from './calendar.ts'
 import type { Algorithms, Counting } from './descriptor.ts'
-import * as list from './list.ts'
+import { list } from './list.ts'
 
 export type AlgorithmName = keyof typeof list
 

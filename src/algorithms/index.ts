@@ -5,11 +5,11 @@
 import type { Model } from './algorithm.ts'
 import type { AlgorithmName } from './all.ts'
 import type { Description } from './descriptor.ts'
-import * as list from './list.ts'
+import { list } from './list.ts'
 
 export type { AlgorithmName }
 
-/** In alphabetical order: bundlers may order the exports of list.ts differently. */
+/** In alphabetical order. */
 export const ALGORITHM_NAMES = Object.keys(list).sort() as AlgorithmName[]
 
 type Descriptions = { [Name in AlgorithmName]: (typeof list)[Name]['description'] }

@@ -69,8 +69,19 @@ const SHARED = createLanes({
  *     const reply = await fetch('https://api.example.com/orders')
  *
  * The function that it returns rejects with a `LimitError` instead of waiting longer than `maxWaitMs`.
+ * @throws TypeError for an unknown option
  */
-export const createClient = (options: ClientOptions = {}): Fetch => clientOn(SHARED, options)
+export function createClient(options: ClientOptions = {}): Fetch {
+  const unknown = Object.keys(options).find(option => !OPTIONS.includes(option))
+  if (unknown !== undefined)
+    throw new TypeError(`createClient has no option '${unknown}'. Options: ${OPTIONS.join(', ')}.`)
+  return clientOn(SHARED, options)
+}
+
+const OPTIONS = [
+  ...['maxWaitMs', 'retry', 'maxRetries', 'partition'],
+  ...['limiter', 'limit', 'identity', 'fetch'],
+]
 
 /** @internal A client with lanes of its own, for tests. */
 export function clientOn(lanes: Lanes, options: ClientOptions): Fetch {

@@ -17,6 +17,7 @@ import {
 } from '../set-ups/guard/guard.ts'
 import { MAX_BODY_BYTES } from '../set-ups/http/origin-load.ts'
 import { createReadOn, type ReadOn } from '../set-ups/http/tap-pump.ts'
+import { checkOptions } from '../set-ups/limits/arguments.ts'
 import { declaredTypeOf } from '../usage/body-type.ts'
 import { tapResponse } from './tap-response.ts'
 
@@ -50,13 +51,15 @@ export type Middleware<Req extends IncomingMessage = IncomingMessage> = (
  * The limits' headers are set before the app runs. What a request holds (`concurrency`) is free again when its response has ended
  * or its connection has closed. A limit that follows the origin (`adaptive`) measures the time until then. Call `close()` of the middleware
  * before the process ends.
- * @throws ConfigError naming every mistake of the config
+ * @throws ConfigError naming every mistake of the config; TypeError for an unknown option
  */
 export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
   config: ConfigInput,
-  { address, ...options }: ExpressOptions<Req> = {},
+  expressOptions: ExpressOptions<Req> = {},
   platform: GuardPlatform = {},
 ): Middleware<Req> & Closable & WithMetrics {
+  checkOptions('expressGuard', expressOptions, ['redis', 'env', 'address', 'passPreflights'])
+  const { address, ...options } = expressOptions
   const guarded = createGuard(config, options, platform)
   const readOn = onClientGoneOf(config) === 'read-on' ? createReadOn() : undefined
   const readsBody =

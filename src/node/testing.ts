@@ -9,6 +9,7 @@ import type { Environment } from '../config/environment.ts'
 import { KEY_SECRET, newKeySecret, readKeySecrets } from '../credentials/key-signature.ts'
 import { createAdminStore } from '../ops/admin-store.ts'
 import { createKey } from '../ops/keys.ts'
+import { checkOptions } from '../set-ups/limits/arguments.ts'
 import { startBridge } from './rest-bridge/bridge.ts'
 import { startGuardian } from './start/guardian.ts'
 import { startEmbeddedRedis } from './start/redis.ts'
@@ -47,9 +48,11 @@ export interface TestStore {
  *     const handler = guard(config, { env: store.env })(request => new Response('Hello'))
  *     const key = await store.createKey('acme')
  *
- * @throws Error if the embedded Redis or its bridge cannot be started
+ * @throws Error if the embedded Redis or its bridge cannot be started; TypeError for an unknown option
  */
-export async function startTestStore({ config: own }: TestStoreOptions = {}): Promise<TestStore> {
+export async function startTestStore(options: TestStoreOptions = {}): Promise<TestStore> {
+  checkOptions('startTestStore', options, ['config'])
+  const { config: own } = options
   const plans = own && (own.plans ?? [DEFAULT_PLAN])
   const guardian = startGuardian()
   const directory = mkdtempSync(join(tmpdir(), 'sluice-test-'))

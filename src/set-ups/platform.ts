@@ -14,13 +14,14 @@ export type PlatformArguments = readonly unknown[]
 declare const process: { env?: Record<string, string | undefined> } | undefined
 declare const navigator: { userAgent?: string } | undefined
 
+const STORE_VARIABLES = ['UPSTASH_REDIS_REST_URL', 'REDIS_URL'] as const
+
 /** Reads the variables: the bindings of a Worker if the arguments contain them, else the variables of the process. */
 export function environmentOf(args: PlatformArguments = []): Environment {
   const bindings = args.find(isObject)
   const ofProcess = typeof process === 'undefined' ? undefined : process?.env
-  return bindings && ('UPSTASH_REDIS_REST_URL' in bindings || 'REDIS_URL' in bindings)
-    ? (bindings as Environment)
-    : ((ofProcess ?? {}) as Environment)
+  const hasBindings = STORE_VARIABLES.some(name => read(bindings, name) !== undefined)
+  return ((hasBindings ? bindings : ofProcess) ?? {}) as Environment
 }
 
 /**
@@ -45,7 +46,7 @@ export function backgroundFrom(args: PlatformArguments): Background {
  * the request. If writing it throws, nothing reads or cancels the body of the reply any more, and `request.signal` may not fire.
  */
 export function goneFrom({ signal }: Request, args: PlatformArguments): AbortSignal {
-  const outgoing = args.filter(isObject).find(({ outgoing }) => isObject(outgoing))?.outgoing
+  const outgoing = args.map(arg => read(arg, 'outgoing')).find(isObject)
   if (!outgoing) return signal
   try {
     const { once, closed } = outgoing as { once(event: string, listener: () => void): void; closed?: boolean }
@@ -64,15 +65,28 @@ interface WithWaitUntil {
 
 function vercelContext(): WithWaitUntil | undefined {
   const holder = (globalThis as Record<symbol, unknown>)[Symbol.for('@vercel/request-context')]
-  const context = (holder as { get?(): unknown } | undefined)?.get?.()
-  return hasWaitUntil(context) ? context : undefined
+  try {
+    const context = (holder as { get?(): unknown } | undefined)?.get?.()
+    return hasWaitUntil(context) ? context : undefined
+  } catch {
+    return undefined
+  }
 }
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null
 
+/** A property of what a platform has passed. Reading it can throw, as `request` of the event in middleware of Next.js does. */
+function read(value: unknown, name: string): unknown {
+  try {
+    return isObject(value) ? value[name] : undefined
+  } catch {
+    return undefined
+  }
+}
+
 const hasWaitUntil = (value: unknown): value is WithWaitUntil =>
-  isObject(value) && typeof value.waitUntil === 'function'
+  typeof read(value, 'waitUntil') === 'function'
 
 /**
  * Whether the code runs on Cloudflare, where `address.from` defaults to CF-Connecting-IP, which Cloudflare's edge
@@ -108,26 +122,26 @@ export function addressFrom(request: Request, args: PlatformArguments): string |
  * its `env`.
  */
 function unnest(arg: unknown): Record<string, unknown>[] {
-  return isObject(arg) ? [arg, arg.context, arg.server, arg.request].filter(isObject) : []
+  return [arg, ...['context', 'server', 'request'].map(name => read(arg, name))].filter(isObject)
 }
+
+/** The value at the end of a path of properties. */
+const readPath = (value: unknown, ...path: string[]) => path.reduce(read, value)
 
 function addressIn(arg: Record<string, unknown>, request: Request): string | undefined {
-  const { ip, clientIp, remoteAddr, requestIP, incoming, requestContext } = arg as PlatformArgument
-  if (typeof ip === 'string' && isObject(arg.geo)) return ip
-  if (typeof clientIp === 'string' && 'uri' in arg) return clientIp
-  if (remoteAddr && 'hostname' in remoteAddr) return String(remoteAddr.hostname ?? '')
-  if (typeof requestIP === 'function') {
-    return (requestIP.call(arg, request) as { address?: string } | null)?.address ?? ''
-  }
-  if (incoming?.socket) return incoming.socket.remoteAddress ?? ''
-  return requestContext?.http?.sourceIp ?? requestContext?.identity?.sourceIp
+  const ip = read(arg, 'ip')
+  if (typeof ip === 'string' && isObject(read(arg, 'geo'))) return ip
+  const clientIp = read(arg, 'clientIp')
+  if (typeof clientIp === 'string' && read(arg, 'uri') !== undefined) return clientIp
+  const remoteAddr = read(arg, 'remoteAddr')
+  if (isObject(remoteAddr) && 'hostname' in remoteAddr) return textOf(remoteAddr.hostname)
+  const requestIP = read(arg, 'requestIP')
+  if (typeof requestIP === 'function') return textOf(read(requestIP.call(arg, request), 'address'))
+  const socket = readPath(arg, 'incoming', 'socket')
+  if (socket) return textOf(read(socket, 'remoteAddress'))
+  const context = read(arg, 'requestContext')
+  const sourceIp = readPath(context, 'http', 'sourceIp') ?? readPath(context, 'identity', 'sourceIp')
+  return typeof sourceIp === 'string' ? sourceIp : undefined
 }
 
-interface PlatformArgument {
-  ip?: unknown
-  clientIp?: unknown
-  remoteAddr?: { hostname?: unknown }
-  requestIP?: (request: Request) => unknown
-  incoming?: { socket?: { remoteAddress?: string } }
-  requestContext?: { http?: { sourceIp?: string }; identity?: { sourceIp?: string } }
-}
+const textOf = (address: unknown) => (address === undefined || address === null ? '' : String(address))

@@ -59,7 +59,18 @@ export const isolateTimer: Timer = (ms, run) => {
   }
 }
 
-const afterReading: (run: () => void) => void =
-  (globalThis as { setImmediate?: (run: () => void) => void }).setImmediate ?? (run => run())
+type RunLater = (run: () => void) => unknown
+
+/** Runs at once where there is no `setImmediate`, and in the Edge runtime of Next.js, where calling it throws. */
+export function afterReading(run: () => void, later: RunLater | undefined = onceRead): void {
+  try {
+    if (later) return void later(run)
+  } catch {
+    // Nothing was scheduled.
+  }
+  run()
+}
+
+const onceRead = (globalThis as { setImmediate?: RunLater }).setImmediate
 
 export const isolateSleep: Sleep = ms => new Promise(resolve => isolateTimer(ms, resolve))

@@ -10,8 +10,10 @@ const EXAMPLES = join(ROOT, 'examples')
 const page = readFileSync(join(EXAMPLES, 'README.md'), 'utf8')
 const own = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const versions = { ...own.dependencies, ...own.devDependencies }
-/** The source that names the packages that test/package installs beside sluicegate, without quotes. */
-const installed = readFileSync(join(ROOT, 'test/package/installed.ts'), 'utf8').replaceAll("'", '')
+/** The sources that name the packages that test/package installs beside sluicegate, without quotes. */
+const installed = ['installed.ts', 'nightly/frameworks.test.ts']
+  .map(name => readFileSync(join(ROOT, 'test/package', name), 'utf8').replaceAll("'", ''))
+  .join('\n')
 
 const FOLDERS = readdirSync(EXAMPLES, { withFileTypes: true }).flatMap(each =>
   each.isDirectory() && existsSync(join(EXAMPLES, each.name, 'package.json')) ? [each.name] : [],
@@ -19,11 +21,12 @@ const FOLDERS = readdirSync(EXAMPLES, { withFileTypes: true }).flatMap(each =>
 
 function importsOf(folder: string): string[] {
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
-  const sources = files.filter(name => name.endsWith('.ts') && !/node_modules|dist/.test(name))
+  const sources = files.filter(name => /\.[jt]sx?$/.test(name) && !/node_modules|dist|\.next/.test(name))
   const text = sources.map(name => readFileSync(join(folder, name), 'utf8')).join('\n')
   const all = [...text.matchAll(/from '([^.'][^']*)'/g)].map(([, from]) => from!)
   const names = all.map(from => /^(@[^/]+\/)?[^/]+/.exec(from)![0])
-  return [...new Set(names)].filter(
+  const needed = names.includes('next') ? ['react', 'react-dom'] : []
+  return [...new Set([...names, ...needed])].filter(
     name => !/^(node|cloudflare):/.test(name) && !builtinModules.includes(name),
   )
 }
@@ -47,6 +50,6 @@ describe.each(FOLDERS)('the example %s', name => {
     const row = page.split('\n').find(line => line.startsWith(`| [${name}](${name}) |`))
     const command = /`npm (?:run )?(\w+)`/.exec(row!)![1]!
     expect(manifest.scripts).toHaveProperty(command)
-    expect(existsSync(join(folder, 'tsconfig.json'))).toBe(name !== 'deno')
+    expect(existsSync(join(folder, 'tsconfig.json'))).toBe(!['deno', 'next'].includes(name))
   })
 })

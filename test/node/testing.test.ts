@@ -1,10 +1,12 @@
 /** `sluicegate/testing`: keys that the config under test accepts. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createRequire } from 'node:module'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { defineConfig } from '../../src/config/define.ts'
 import { startTestStore, type TestStore, type TestStoreOptions } from '../../src/node/testing.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { setPlan } from '../../src/ops/consumers.ts'
 import { guard } from '../../src/set-ups/guard/index.ts'
+import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
 
 /** Starts a store for the tests of a `describe`. Each test begins without data. */
 function useTestStore(options?: TestStoreOptions): TestStore {
@@ -86,5 +88,33 @@ describe('a store without a config', () => {
   it('accepts a config for each key, and any plan', async () => {
     expect(await limitOf(store, await store.createKey('alice', 'pro', config))).toBe('"minute";q=3;w=60')
     expect(await store.createKey('alice', 'any')).toMatch(/^slk_alice_/)
+  })
+})
+
+it('can be loaded by `require`, which refuses modules that await at their top', () => {
+  const { startTestStore } = createRequire(import.meta.url)('../../src/node/testing.ts')
+  expect(startTestStore).toBeTypeOf('function')
+})
+
+describe('with fake timers', () => {
+  const store = useTestStore()
+  const limited = defineConfig({
+    refusals: { rememberFor: 0 },
+    limits: { mails: [{ name: 'mails', algorithm: 'fixed-window', limit: 1, period: '1m' }] },
+  })
+  const limiter = () => createLimiter(limited, { env: store.env })
+  beforeEach(() => onTestFinished(() => void vi.useRealTimers()))
+
+  it('that fake only the date, the date is the time of the limits, as in docs/guard.md', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] })
+    const { limit } = limiter()
+    const allowed = [(await limit('mails')).allowed, (await limit('mails')).allowed]
+    vi.setSystemTime(Date.now() + 60_000)
+    expect([...allowed, (await limit('mails')).allowed]).toEqual([true, false, true])
+  })
+
+  it('that fake everything, the embedded Redis stands still, and the deadline of the store still ends a call', async () => {
+    vi.useFakeTimers()
+    expect(await limiter().limit('mails')).toMatchObject({ degraded: 'store-timeout' })
   })
 })

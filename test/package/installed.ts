@@ -1,6 +1,15 @@
 /** The packed package in a fresh folder, with the examples beside it: what a user has after `npm install`. */
 import { execFile } from 'node:child_process'
-import { cpSync, existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  globSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -82,10 +91,11 @@ function waitLongerForStore(examples: string) {
   }
 }
 
-export async function installPackage(): Promise<Installed> {
+/** @param packed the packed package (pack.ts) */
+export async function installPackage(packed: string): Promise<Installed> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-package-'))
-  await npm(ROOT, 'pack', '--pack-destination', folder)
-  const tarball = join(folder, `sluicegate-${versionOf()}.tgz`)
+  const tarball = join(folder, basename(packed))
+  copyFileSync(packed, tarball)
   const manifest = {
     ...{ name: 'fresh', private: true, type: 'module' },
     dependencies: {
@@ -94,6 +104,8 @@ export async function installPackage(): Promise<Installed> {
       ...pinned('bullmq', 'redis'),
       // The other runtimes, and what the examples use.
       ...{ express: '5.3.0', '@types/express': '5.0.6', bun: '1.4.5', '@types/bun': '1.4.5', deno: '2.9.6' },
+      ...{ fastify: '5.12.8', koa: '3.3.0', '@types/koa': '3.0.3' },
+      ...{ '@nestjs/common': '12.5.1', '@nestjs/core': '12.5.1', '@nestjs/platform-express': '12.5.1' },
       ...{ publint: '0.3.25', '@arethetypeswrong/cli': '0.18.5' },
     },
     allowScripts: { bun: true, deno: true, esbuild: true, workerd: true },

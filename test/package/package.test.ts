@@ -13,7 +13,7 @@ import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { describeSetUps } from '../set-ups/same-replies.ts'
 import { freePort } from '../support/free-port.ts'
@@ -33,7 +33,7 @@ import { startRegistry } from './registry.ts'
 let installed: Installed
 let store: TestStore
 beforeAll(async () => {
-  ;[installed, store] = await Promise.all([installPackage(), startTestStore()])
+  ;[installed, store] = await Promise.all([installPackage(inject('tarball')), startTestStore()])
 }, 300_000)
 afterAll(async () => {
   await store.close()
@@ -275,6 +275,8 @@ describe('an example', () => {
   it.each([
     ['node', () => process.execPath, ['server.ts']],
     ['express', () => process.execPath, ['server.ts']],
+    ['fastify', () => process.execPath, ['server.ts']],
+    ['koa', () => process.execPath, ['server.ts']],
     ['bun', () => installed.bin('bun'), ['server.ts']],
   ] as const)('runs on its platform: %s', async (name, command, args) => {
     await store.clear()
@@ -284,6 +286,21 @@ describe('an example', () => {
     const { stop } = await started(example(name), command(), [...args], env, silentAddress)
     try {
       expect(await repliesOf(headers => fetch(address, { headers }))).toEqual(EXPECTED)
+    } finally {
+      await stop()
+    }
+  })
+
+  it('is compiled and runs with its own scripts: nest', async () => {
+    await store.clear()
+    // The scripts find the programs in the folder above.
+    const PATH = [dirname(installed.bin('tsc')), cleanEnvironment().PATH].join(delimiter)
+    const { url, stop } = await started(example('nest'), 'npm', ['start'], {
+      PATH,
+      PORT: String(await freePort()),
+    })
+    try {
+      expect(await repliesOf(headers => fetch(url, { headers }))).toEqual(EXPECTED)
     } finally {
       await stop()
     }
@@ -590,6 +607,9 @@ describe('the package', () => {
     'hono-worker',
     'binding',
     'express',
+    'fastify',
+    'koa',
+    'nest',
     'node',
     'bun',
     'lambda',

@@ -355,6 +355,22 @@ describe('the Hono middleware', () => {
 })
 
 describe('the Hono middleware, with a refused or dropped reply', () => {
+  const ONCE = { name: 'once', by: 'global', algorithm: 'fixed-window', limit: 1, period: '1d' } as const
+
+  it('leaves the refusal in the context, from which other middleware takes it: hono/combine', async () => {
+    const limits = sluice({ ...CONFIG, rules: [ONCE] }, { env: store.env })
+    const statuses: number[] = []
+    const app = new Hono()
+    app.use(async (c: Parameters<typeof limits>[0], next) => {
+      // `some` of Hono 4.6 to 4.12 drops what the middleware returns.
+      await limits(c, next)
+      statuses.push(c.finalized ? c.res.status : 0)
+    })
+    app.get('/', c => c.text('hello', 200, { 'x-app': '1' }))
+    for (const status of [200, 429]) expect((await app.request('/')).status).toBe(status)
+    expect(statuses).toEqual([200, 429])
+  })
+
   it('keeps headers of earlier middleware, also those that decide which web pages may read the reply', async () => {
     const app = new Hono()
     app.use(cors({ origin: 'https://app.test', credentials: true }))

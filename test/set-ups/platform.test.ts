@@ -1,6 +1,7 @@
 /** The data that each platform passes beside a request, and how an edge reads it. */
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import { addressFrom, backgroundFrom, environmentOf } from '../../src/set-ups/platform.ts'
+import { guard } from '../../src/set-ups/guard/index.ts'
+import { addressFrom, backgroundFrom, environmentOf, goneFrom } from '../../src/set-ups/platform.ts'
 
 const request = (headers: Record<string, string> = {}) => new Request('https://api.test/', { headers })
 
@@ -102,5 +103,38 @@ describe('work after the reply', () => {
   it('runs on by itself elsewhere, and its failure does not end the process', async () => {
     expect(() => backgroundFrom([undefined])(Promise.reject(new Error('lost')))).not.toThrow()
     await new Promise(resolve => setImmediate(resolve))
+  })
+})
+
+/** An object of a platform, of which reading anything throws, except for what it has. */
+const throwing = (own: object = {}) =>
+  new Proxy(own, {
+    get(target, name) {
+      if (name in target) return Reflect.get(target, name)
+      throw new Error(`${String(name)} cannot be read here`)
+    },
+  })
+
+describe('an object of a platform, whose properties throw when they are read', () => {
+  it('reports no address, no variables, no end and no `waitUntil`', () => {
+    vi.stubEnv('UPSTASH_REDIS_REST_URL', 'https://process.test')
+    const args = [throwing(), throwing({ context: throwing(), outgoing: throwing() })]
+    const incoming = request()
+    expect(addressFrom(incoming, args)).toBeUndefined()
+    expect(environmentOf(args).UPSTASH_REDIS_REST_URL).toBe('https://process.test')
+    expect(goneFrom(incoming, args)).toBe(incoming.signal)
+    expect(() => backgroundFrom(args)(Promise.resolve())).not.toThrow()
+  })
+
+  it('still keeps work alive: the event that middleware of Next.js gets', async () => {
+    const kept: Promise<unknown>[] = []
+    const event = throwing({ waitUntil: (task: Promise<unknown>) => void kept.push(task) })
+    const config = { credentials: { accept: ['anonymous' as const] } }
+    const handler = guard(config, {
+      env: { UPSTASH_REDIS_REST_URL: 'http://127.0.0.1:1', UPSTASH_REDIS_REST_TOKEN: 't' },
+    })((_: Request, _event: unknown) => new Response('hello'))
+    expect((await handler(request(), event)).status).toBe(200)
+    backgroundFrom([event])(Promise.resolve())
+    expect(kept.length).toBeGreaterThan(0)
   })
 })

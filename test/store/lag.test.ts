@@ -1,6 +1,6 @@
 /** Timers of an isolate that is busy. */
 import { expect, it } from 'vitest'
-import { isolateTimer } from '../../src/store/lag.ts'
+import { afterReading, isolateTimer } from '../../src/store/lag.ts'
 
 /** Makes all timers that are set due at once, as in a flood. */
 function block(ms: number): void {
@@ -29,4 +29,13 @@ it('a timer that is cancelled after it was due does not run', async () => {
   block(10)
   await new Promise(resolve => setTimeout(resolve, 5))
   expect(events).toEqual([])
+})
+
+it('runs what a timer runs although `setImmediate` cannot be called: the Edge runtime of Next.js', () => {
+  let runs = 0
+  const unsupported = () => {
+    throw new Error('A Node.js API is used (setImmediate) which is not supported in the Edge Runtime.')
+  }
+  afterReading(() => runs++, unsupported)
+  expect(runs).toBe(1)
 })

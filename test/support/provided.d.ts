@@ -1,4 +1,4 @@
-/** The values that worker-setup.ts provides to the tests inside workerd. */
+/** The values that worker-setup.ts provides to the tests inside workerd, and test/package/pack.ts to those of the package. */
 import 'vitest'
 
 declare module 'vitest' {
@@ -9,5 +9,7 @@ declare module 'vitest' {
     apiKey: string
     /** The key of a consumer that only one test uses. */
     burstKey: string
+    /** The packed package. */
+    tarball: string
   }
 }

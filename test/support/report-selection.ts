@@ -5,7 +5,7 @@
 import { globSync } from 'node:fs'
 import { matchesGlob, relative } from 'node:path'
 import type { Reporter, TestModule, Vitest } from 'vitest/node'
-import { LEFT_OUT, randomCases, SELECTION } from '../selection.ts'
+import { LEFT_OUT, NIGHTLY, randomCases, SELECTION } from '../selection.ts'
 import type { FileCosts } from './measure-costs.ts'
 import { INSTALLED_KINDS, REDIS_KINDS, titleOf } from './servers.ts'
 
@@ -30,7 +30,12 @@ export default class SelectionReporter implements Reporter {
     const missing = globSync('test/**/*.test.ts', { exclude: ['**/node_modules/**'] }).filter(
       file => !ran.has(file),
     )
-    if (SELECTION === 'all') demandAll(missing, suitesWithout(modules))
+    const isOfNight = (file: string) => NIGHTLY.some(pattern => matchesGlob(file, pattern))
+    if (SELECTION === 'all')
+      demandAll(
+        missing.filter(file => !isOfNight(file)),
+        suitesWithout(modules),
+      )
     else console.log(leftOut(missing).join('\n'))
   }
 }
@@ -69,6 +74,7 @@ function demandAll(missing: readonly string[], suites: readonly string[]): void 
     [
       'npm run test:all left out:',
       ...absent.map(kind => `  all tests on ${titleOf(kind)}: ${kind} is not installed`),
+      '  other versions of frameworks and bundlers: npm run test:package',
       '  most faults in most calls: npm run test:anomalies',
       '  long runs under load, and 100,000 random decisions: npm run test:soak',
       '',

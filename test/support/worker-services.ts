@@ -35,7 +35,7 @@ process.send!({
   originUrl: origin.url,
   apiKey,
   burstKey,
-} satisfies ProvidedContext)
+} satisfies Omit<ProvidedContext, 'tarball'>)
 
 process.on('disconnect', async () => {
   await guardian.dismiss()

@@ -27,7 +27,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   })
   const [message] = await Promise.race([ready, exited.then(() => [])])
   if (!message) throw new Error("The services of the Worker's tests did not start.")
-  for (const [name, value] of Object.entries(message as ProvidedContext)) {
+  for (const [name, value] of Object.entries(message as Omit<ProvidedContext, 'tarball'>)) {
     project.provide(name as keyof ProvidedContext, value)
   }
   return async () => {

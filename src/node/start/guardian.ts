@@ -68,5 +68,6 @@ const isAlive = (group: number) => signal(group, 0)
 
 if (process.argv[1] === FILE) {
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => {})
-  await keepWatch()
+  // Without `await`, which would make a module that `require` refuses.
+  void keepWatch()
 }

@@ -4,7 +4,6 @@ import { once } from 'node:events'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { createRedisCommandExecutor, RedisServerState, Resp2Server } from 'js-redis-server/core'
 import { createRedisClient } from '../rest-bridge/redis-client.ts'
 import type { Guardian } from './guardian.ts'
 
@@ -83,6 +82,8 @@ export async function startEmbeddedRedis(
 ): Promise<LocalRedis> {
   const socket = privateSocket(directory)
   guardian.guard({ directory })
+  // Not at the top: its code for WebAssembly awaits there, so `require('sluicegate/testing')` would throw.
+  const { createRedisCommandExecutor, RedisServerState, Resp2Server } = await import('js-redis-server/core')
   const server = new Resp2Server({ server: new RedisServerState(), executor: createRedisCommandExecutor() })
   // Not Resp2Server's own listen(), which opens a port on every interface of the machine.
   await once(server.server.listen(socket), 'listening')

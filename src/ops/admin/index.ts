@@ -5,6 +5,7 @@ import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Environment } from '../../config/environment.ts'
 import { KEY_SECRET, readKeySecrets } from '../../credentials/key-signature.ts'
+import { checkOptions } from '../../set-ups/limits/arguments.ts'
 import { environmentOf } from '../../set-ups/platform.ts'
 import type { RedisOption } from '../../set-ups/redis-option.ts'
 import { connectStore } from '../../set-ups/set-up-config.ts'
@@ -67,12 +68,11 @@ export interface CreateAdminOptions {
  *     const admin = createAdmin(config, { by: 'sign-up' })
  *     const { key } = await admin.keys.create({ consumer: 'acme', plan: 'pro' })
  *
- * @throws ConfigError naming every mistake of the config and each missing variable
+ * @throws ConfigError naming every mistake of the config and each missing variable; TypeError for an unknown option
  */
-export function createAdmin(
-  input: ConfigInput,
-  { env = environmentOf(), redis, by = 'sluicegate/admin' }: CreateAdminOptions = {},
-): ConnectedAdmin {
+export function createAdmin(input: ConfigInput, options: CreateAdminOptions = {}): ConnectedAdmin {
+  checkOptions('createAdmin', options, ['redis', 'env', 'by'])
+  const { env = environmentOf(), redis, by = 'sluicegate/admin' } = options
   const checked = checkedConfig(input)
   const { config, admin, address, close } = connectStore(checked, env, redis)
   const { environment, credentials, keyLocking, cluster } = config

@@ -24,6 +24,7 @@ import { createIdentifier } from '../http/identify.ts'
 import { type Problem, problem } from '../http/problem.ts'
 import { replyToMisconfiguration, runOrLog } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
+import { checkOptions } from '../limits/arguments.ts'
 import {
   addressFrom,
   backgroundFrom,
@@ -103,12 +104,13 @@ export interface Guarded extends Closable, WithMetrics {
  * (`lease`), call `close()` of the guarded handler before the process ends. Handlers of one guard share their leases.
  *
  * @throws ConfigError naming every mistake of the config, and of `redis`. If a variable is missing, the log names it when the guard is
- * created (on Workers: at the first request), and each request gets a 503
+ * created (on Workers: at the first request), and each request gets a 503. TypeError for an unknown option
  */
 export function guard(
   config: ConfigInput,
   options: GuardOptions = {},
 ): <H extends FetchHandler>(handler: H) => H & Closable & WithMetrics {
+  checkOptions('guard', options, ['redis', 'env', 'address', 'passPreflights'])
   const guarded = createGuard(config, options)
   return <H extends FetchHandler>(handler: H) => {
     const guardedHandler: FetchHandler = (request, ...platform) =>

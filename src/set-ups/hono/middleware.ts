@@ -4,6 +4,7 @@ import type { ConfigInput } from '../../config/check/schema.ts'
 import type { WithMetrics } from '../../metrics/metrics-reader.ts'
 import type { CallerInfo } from '../guard/caller-info.ts'
 import { type Closable, createGuard, type GuardOptions, type GuardPlatform } from '../guard/guard.ts'
+import { checkOptions } from '../limits/arguments.ts'
 
 /** The limit with the smallest fraction of its units left, in the form of hono-rate-limiter. */
 export interface RateLimitInfo {
@@ -44,13 +45,15 @@ export interface MiddlewareOptions extends Pick<GuardOptions, 'env' | 'redis' | 
  * With leases (`lease`), call `close()` of the middleware before the process ends.
  *
  * @throws ConfigError naming every mistake of the config. If a variable is missing, each request gets a 503, and the
- * log names it
+ * log names it. TypeError for an unknown option
  */
 export function sluice(
   config: ConfigInput,
-  { address, ...others }: MiddlewareOptions = {},
+  middlewareOptions: MiddlewareOptions = {},
   platform: GuardPlatform = {},
 ): MiddlewareHandler<{ Variables: SluiceVariables }> & Closable & WithMetrics {
+  checkOptions('sluice', middlewareOptions, ['redis', 'env', 'address', 'passPreflights'])
+  const { address, ...others } = middlewareOptions
   const contexts = new WeakMap<Request, Context>()
   const options = {
     ...others,
@@ -78,18 +81,25 @@ export function sluice(
       c,
     )
     if (isAdmitted) {
-      // Cleared first: otherwise Hono adds the old headers to the new ones.
-      c.res = undefined
-      c.res = response
+      replaceResponse(c, response)
       return undefined
     }
     // Headers of earlier middleware stay. CORS middleware has decided which web pages may read the reply.
     if (c.res.headers.has(ALLOWED_ORIGIN) && response.headers.get(ALLOWED_ORIGIN) === '*') {
       response.headers.delete(ALLOWED_ORIGIN)
     }
-    return c.newResponse(response.body, response)
+    const reply = c.newResponse(response.body, response)
+    // `some` of hono/combine passes on what is in the context, and in many versions not what the middleware returns.
+    replaceResponse(c, reply)
+    return reply
   }
   return Object.assign(middleware, { close: guarded.close, metrics: guarded.metrics })
+}
+
+/** Clears the old response first: otherwise Hono adds its headers to those of the new one. */
+function replaceResponse(c: Context, response: Response): void {
+  c.res = undefined
+  c.res = response
 }
 
 const ALLOWED_ORIGIN = 'access-control-allow-origin'

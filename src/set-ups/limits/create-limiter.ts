@@ -8,6 +8,7 @@ import { createSwitchBoard } from '../../switches/live.ts'
 import { environmentOf } from '../platform.ts'
 import type { RedisOption } from '../redis-option.ts'
 import { connectStore } from '../set-up-config.ts'
+import { checkOptions } from './arguments.ts'
 import type { Limiter } from './limiter.ts'
 import { createLimiterOnStore, type StoreLimiterSettings } from './limiter-on-store.ts'
 
@@ -27,11 +28,17 @@ export interface CreateLimiterOptions extends StoreLimiterSettings {
  *     const limiter = createLimiter(config)
  *     const { allowed, retryAfterMs } = await limiter.limit('zendesk', { account: '42' })
  *
- * @throws ConfigError naming every mistake of the config and each missing variable
+ * @throws ConfigError naming every mistake of the config and each missing variable; TypeError for an unknown option
  */
 export function createLimiter(config: ConfigInput, options: CreateLimiterOptions = {}): Limiter {
+  checkOptions('createLimiter', options, LIMITER_OPTIONS)
   return createLimiterWithConfig(config, options).limiter
 }
+
+const LIMITER_OPTIONS = [
+  ...['redis', 'env', 'waitUntil', 'awaitsCounters', 'variables'],
+  ...['board', 'clock', 'log', 'scriptsOf'],
+]
 
 /** Creates a limiter as `createLimiter`, and returns the compiled limits with it. */
 export function createLimiterWithConfig(

@@ -1,0 +1,2 @@
+/** proxy.js limits it. */
+export const GET = () => Response.json({ hello: 'world' })

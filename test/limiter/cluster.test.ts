@@ -179,9 +179,9 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     const observed: Store = {
       ...store,
       async run(calls, own) {
-        expect(own!.isNoLongerNeeded()).toBe(true)
+        expect(own!.isNoLongerNeeded!()).toBe(true)
         const replies = await store.run(calls)
-        own!.noteArrival()
+        own!.noteArrival!()
         return replies
       },
     }
@@ -417,7 +417,7 @@ describeOnRedisEngine('a repeated refusal over two slots', fresh => {
     vi.spyOn(store, 'run').mockImplementationOnce(async (calls, listener) => {
       // Another request is refused meanwhile.
       await ask(NOON, { consumer: 'globex' })
-      expect(listener!.isNoLongerNeeded()).toBe(false)
+      expect(listener!.isNoLongerNeeded!()).toBe(false)
       return await run(calls, listener)
     })
     const waited = await ask(NOON)

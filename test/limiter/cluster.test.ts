@@ -173,6 +173,27 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     })
   })
 
+  it('waits in the line of its caller before each trip', async () => {
+    const { redis, store } = await prepared()
+    await redis.setRecord(pointerKey('ff'), 'acme')
+    const lines: unknown[] = []
+    const observed: Store = {
+      ...store,
+      run(calls, own) {
+        lines.push(own!.line?.())
+        return store.run(calls, own)
+      },
+    }
+    const subject = {
+      ...{ kind: 'pointer' as const, pointerKey: pointerKey('ff') },
+      ...{ consumerKey: consumerKey('?'), credentialKey: CREDENTIAL },
+    }
+    const options = { isCallerKnown: () => false, listener: { line: () => 'of the caller' } }
+    const outcome = await decideOn(observed, evaluationAt(NOON, { subject }), options)
+    expect(outcome).toMatchObject({ status: 'admitted' })
+    expect(lines).toEqual(['of the caller', 'of the caller', 'of the caller'])
+  })
+
   it('passes on to the listener of the request what happens to the calls that decide', async () => {
     const { store } = await prepared()
     const listener = { isNoLongerNeeded: vi.fn(() => true), noteArrival: vi.fn() }

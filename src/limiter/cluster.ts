@@ -40,7 +40,7 @@ import { SlotRefusals } from './slot-refusals.ts'
  */
 export const evaluateOnCluster: EvaluateOnCluster = async (store, evaluation, options) => {
   const { verb, undoStore } = options
-  const found = await findConsumer(store, evaluation)
+  const found = await findConsumer(store, evaluation, options.listener?.line)
   if ('status' in found) return found
   const asked = await askSlots(store, splitBySlot(found.evaluation), options)
   const outcome = await joinSlots(undoStore, found.evaluation, asked, verb !== 'peek')
@@ -89,12 +89,12 @@ async function askSlots(
     const calls = asked.map(part => prepareDecide(part, verb))
     let sentAt = now()
     const answers = await runCalls(store, calls, {
+      ...listener,
       isNoLongerNeeded() {
         sentAt = now()
         onTurn?.(calls)
-        return listener?.isNoLongerNeeded() ?? false
+        return listener?.isNoLongerNeeded?.() ?? false
       },
-      noteArrival: () => listener?.noteArrival(),
     })
     for (const [i, answer] of answers.entries())
       refusals.note(asked[i]!.rules, isAnswer(answer) ? answer.verdicts : undefined, sentAt, now())
@@ -125,7 +125,8 @@ async function askSlots(
   // A reply that refuses needs to know what the others have left, and whether there were too many guesses.
   const isAdmitted = first.status === 'admitted'
   // The slot of the consumer has decided, so from here on the replies are needed.
-  const rest = await ask(others, isAdmitted ? 'decide' : 'peek').catch(async error => {
+  const { line } = listener ?? {}
+  const rest = await ask(others, isAdmitted ? 'decide' : 'peek', { line }).catch(async error => {
     if (!(error instanceof GatewayError)) throw error
     await refundAndCountGuesses(undoStore, [home], [first], [])
     throw new GatewayError(error.code, error.message, { cause: error, fate: 'may-have-run' })
@@ -155,15 +156,17 @@ function isDecided(answers: SlotAnswers['answers'], parts: readonly Evaluation[]
 async function findConsumer(
   store: Store,
   evaluation: Evaluation,
+  line: CallListener['line'],
 ): Promise<{ evaluation: Evaluation; consumer?: string } | Outcome> {
   const { subject, rules } = evaluation
   if (subject?.kind !== 'pointer') return { evaluation }
   const guesses = splitBySlot({ ...evaluation, subject: { kind: 'failed' } })
   const peeks = guesses.map(guess => prepareDecide(guess, 'peek'))
-  const answers = await runCalls<Outcome | string | undefined>(store, [
-    ...peeks,
-    prepareLookUp(subject.pointerKey),
-  ])
+  const answers = await runCalls<Outcome | string | undefined>(
+    store,
+    [...peeks, prepareLookUp(subject.pointerKey)],
+    { line },
+  )
   const consumer = answers.pop() as string | undefined | GatewayError
   if (consumer instanceof GatewayError) throw consumer
   const outcomes = answers.filter(isAnswer) as Outcome[]

@@ -58,6 +58,8 @@ export interface DecideOptions {
   background: Background
   /** Returns the last answers of the store about the credential. */
   recall?: () => RememberedCaller | undefined
+  /** As for CallListener: whose request this is, if it has to wait for the store. */
+  line?: () => string | undefined
   /** Whether to wait for a separate read of overdue switches. By default it runs in the background. */
   awaitsSwitches?: boolean
   /** Whether the costs are final, so nothing is reserved, and rules with a settlement count like all others. */

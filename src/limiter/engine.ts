@@ -33,7 +33,7 @@ import { decideWithoutCounting, fallBack } from './outage/fallback.ts'
 import type { Settling } from './reservations/reservation.ts'
 
 /** A request while it is decided. */
-interface Attempt extends UndecidedRequest, Pick<DecideOptions, 'recall' | 'guard'> {
+interface Attempt extends UndecidedRequest, Pick<DecideOptions, 'recall' | 'line' | 'guard'> {
   verb: DecideVerb
   /** Under which the request was bound. */
   switches: Switches
@@ -138,7 +138,7 @@ export function createEngine(
   }
 
   async function decideByTrip(attempt: Attempt): Promise<Made | Outcome> {
-    const { verb, failure, answer, recall, guard } = attempt
+    const { verb, failure, answer, recall, line, guard } = attempt
     const decides = verb === 'decide'
     attempt.stake = decides ? keeper?.stakeOf(attempt) : undefined
     const evaluation: Evaluation = {
@@ -153,7 +153,7 @@ export function createEngine(
       : await evaluate(guard?.on(store) ?? store, evaluation, {
           ...{ verb, onCluster, undoStore: trips.storeWithoutQueue, now },
           isCallerKnown: () => isAdmitted(recall?.()),
-          ...(answer && { listener: answer }),
+          listener: { line, isNoLongerNeeded: answer?.isNoLongerNeeded, noteArrival: answer?.noteArrival },
         })
     endTrip?.()
     if (reply.status === 'other-mode') {

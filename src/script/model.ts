@@ -148,9 +148,9 @@ export class ScriptModel {
     )
     // Bad credentials are counted one by one, without a lease.
     const wanted = isUnknown ? 1 : wantedRequestsOf({ ruleSet, wantedRequests }, verb)
-    // Limits by name have no caller, and only they can be paused.
+    // Limits by name have no caller, and only they can be paused: also an identity whose rules are all turned off by overrides.
     const isOfGateway = subject !== undefined || rules.some(({ rule }) => rule.on === 'auth-failure')
-    const pauses = isOfGateway ? [] : keyed.map(({ bound }) => this.#pauseOf(bound.key))
+    const pauses = isOfGateway ? [] : rules.map(({ key }) => this.#pauseOf(key))
     const pausedUntil = Math.max(0, ...pauses)
     const isPaused = pausedUntil > now
     const decide = (counted: readonly RuleToCount[], isPeek: boolean) =>

@@ -28,13 +28,17 @@ export const fitOneCall = ({ isCluster }: Pick<Store, 'isCluster'>, keys: readon
 /** Connects a request to its calls, until it gets their replies. */
 export interface CallListener {
   /**
-   * Returns whether the replies are no longer needed. If so, the calls fail with ERR_STORE_OVERLOAD without being sent. Called only
-   * while the calls wait for their turn, the last time right before they are sent.
+   * Names the caller whose calls wait in one line, in a flood. Called only if they have to wait. Default: the first key of the calls names it.
    */
-  isNoLongerNeeded(): boolean
+  line?: (() => string | undefined) | undefined
+  /**
+   * Returns whether the replies are no longer needed. If so, the calls fail with ERR_STORE_OVERLOAD without being sent. Called only
+   * while the calls wait for their turn, the last time right before they are sent. Default: they are needed.
+   */
+  isNoLongerNeeded?: (() => boolean) | undefined
   /** Called when the replies arrive. If another request has sent the calls, the waiting request finds its replies later, at
    * its next check. */
-  noteArrival(): void
+  noteArrival?: (() => void) | undefined
 }
 
 export type StoreCall = ScriptCall | PlainCall

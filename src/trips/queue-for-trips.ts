@@ -16,6 +16,7 @@ import { timeoutError } from '../store/deadline.ts'
 import { isolateLag, isolateSleep, type LagMeter } from '../store/lag.ts'
 import type { CallListener, StoreCall } from '../store/store.ts'
 import type { StoreWithBreaker } from './breaker.ts'
+import { keysOf } from './rider.ts'
 import { isWithin } from './turn.ts'
 
 /**
@@ -47,7 +48,7 @@ const PATIENCE_MS_PER_CALL = 2
 
 interface QueuedCalls {
   readonly calls: readonly StoreCall[]
-  /** The key that names who has made them. */
+  /** Names who has made them. */
   readonly caller: string
   readonly listener: CallListener | undefined
   /** When the client's request gives these calls up, including the time in which the isolate is late (ms). */
@@ -123,7 +124,7 @@ export function withTripLimit(
         const entry = next.value
         // Calls that are no longer needed stay, because their requests find out at the next check.
         const isExpired = time > entry.until
-        if (!isExpired && entry.listener?.isNoLongerNeeded()) continue
+        if (!isExpired && entry.listener?.isNoLongerNeeded?.()) continue
         leave(entry)
         if (isExpired) continue
         entry.msSinceSent = startStopwatch()
@@ -160,7 +161,7 @@ export function withTripLimit(
       let at = 0
       for (const each of all) {
         each.replies = replies.slice(at, at + each.calls.length)
-        each.listener?.noteArrival()
+        each.listener?.noteArrival?.()
         at += each.calls.length
       }
       return own.replies!
@@ -195,7 +196,7 @@ export function withTripLimit(
         continue
       }
       const isLate = (check >= MIN_CHECKS && waitedMs() >= patienceMs) || lag.now() > own.until
-      const isOver = isLate || own.listener?.isNoLongerNeeded()
+      const isOver = isLate || own.listener?.isNoLongerNeeded?.()
       if (!isOver && !(hasRoom() && maySendBatch())) continue
       leave(own)
       if (isOver) throw overloadError(`This isolate has ${maxRequests} HTTP requests to the store under way.`)
@@ -208,20 +209,12 @@ export function withTripLimit(
     run: (calls, listener) =>
       hasRoom()
         ? send({ calls, listener })
-        : waitInQueue({ calls, listener, caller: callerOf(calls), until: lag.now() + maxTotalWaitMs }),
+        : waitInQueue({
+            ...{ calls, listener, until: lag.now() + maxTotalWaitMs },
+            // The calls of a limit by name begin with the state of its first identity.
+            caller: listener?.line?.() ?? keysOf(calls[0]!)[0] ?? '',
+          }),
   }
-}
-
-/** The record of the key that a caller has sent, which its digest names. So a key that was made up waits in no line of the consumer that it claims. */
-const OF_CREDENTIAL = /:key:|\{k:/
-/** The state of a consumer that is known without the store (`?`: it is not), or of an address. */
-const OF_IDENTITY = /\{(?:c:[^?]|ip:)/
-
-/** @returns for the decision of a call of a limit by name, the state of its first identity */
-function callerOf([first]: readonly StoreCall[]): string {
-  const keys = !first ? [] : 'key' in first ? [first.key] : first.keys
-  const find = (form: RegExp) => keys.find(key => form.test(key))
-  return find(OF_CREDENTIAL) ?? find(OF_IDENTITY) ?? keys[0] ?? ''
 }
 
 /** For calls that were never sent. For calls that were sent, deadline.ts has the same code with another fate. */

@@ -173,15 +173,36 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     })
   })
 
+  it('waits in the line of its caller before each trip', async () => {
+    const { redis, store } = await prepared()
+    await redis.setRecord(pointerKey('ff'), 'acme')
+    const lines: unknown[] = []
+    const observed: Store = {
+      ...store,
+      run(calls, own) {
+        lines.push(own!.line?.())
+        return store.run(calls, own)
+      },
+    }
+    const subject = {
+      ...{ kind: 'pointer' as const, pointerKey: pointerKey('ff') },
+      ...{ consumerKey: consumerKey('?'), credentialKey: CREDENTIAL },
+    }
+    const options = { isCallerKnown: () => false, listener: { line: () => 'of the caller' } }
+    const outcome = await decideOn(observed, evaluationAt(NOON, { subject }), options)
+    expect(outcome).toMatchObject({ status: 'admitted' })
+    expect(lines).toEqual(['of the caller', 'of the caller', 'of the caller'])
+  })
+
   it('passes on to the listener of the request what happens to the calls that decide', async () => {
     const { store } = await prepared()
     const listener = { isNoLongerNeeded: vi.fn(() => true), noteArrival: vi.fn() }
     const observed: Store = {
       ...store,
       async run(calls, own) {
-        expect(own!.isNoLongerNeeded()).toBe(true)
+        expect(own!.isNoLongerNeeded!()).toBe(true)
         const replies = await store.run(calls)
-        own!.noteArrival()
+        own!.noteArrival!()
         return replies
       },
     }
@@ -417,7 +438,7 @@ describeOnRedisEngine('a repeated refusal over two slots', fresh => {
     vi.spyOn(store, 'run').mockImplementationOnce(async (calls, listener) => {
       // Another request is refused meanwhile.
       await ask(NOON, { consumer: 'globex' })
-      expect(listener!.isNoLongerNeeded()).toBe(false)
+      expect(listener!.isNoLongerNeeded!()).toBe(false)
       return await run(calls, listener)
     })
     const waited = await ask(NOON)

@@ -42,12 +42,16 @@ function isolate({ maxRequests = 2, expiresAfterMs = 500, maxWaitMs = 500 } = {}
     },
   )
   let sent = 0
-  const run = (isNoLongerNeeded = () => false, noteArrival = () => {}, keys = ['k']) =>
-    store.run([{ script: RESET, keys, args: [`${++sent}`] }], { isNoLongerNeeded, noteArrival }).then(
-      ([reply]) => reply,
-      // Whatever was given up here was not sent, or was sent long ago.
-      error => (error.fate === 'not-sent' || error.code !== 'ERR_STORE_OVERLOAD' ? error.code : error.fate),
-    )
+  const run = (isNoLongerNeeded = () => false, noteArrival = () => {}, caller = 'anyone') =>
+    store
+      .run([{ script: RESET, keys: ['k'], args: [`${++sent}`] }], {
+        ...{ line: () => caller, isNoLongerNeeded, noteArrival },
+      })
+      .then(
+        ([reply]) => reply,
+        // Whatever was given up here was not sent, or was sent long ago.
+        error => (error.fate === 'not-sent' || error.code !== 'ERR_STORE_OVERLOAD' ? error.code : error.fate),
+      )
   const answerAll = async (failure?: Error) => {
     for (const answer of answers.splice(0)) answer(failure)
     await settle()
@@ -130,8 +134,7 @@ describe('the limit on calls in flight', () => {
 
   it('sends the calls of each caller in turn, whoever has most of them', async () => {
     const { world, answerAll, run, look } = isolate()
-    const runBy = (consumer: string) =>
-      run(undefined, undefined, ['sluice:{global}:state', `sluice:{c:${consumer}}:state`])
+    const runBy = (caller: string) => run(undefined, undefined, caller)
     const flood = Array.from({ length: 1000 }, () => runBy('flood'))
     const others = ['a', 'b', 'c'].map(runBy)
     await answerAll()
@@ -147,23 +150,25 @@ describe('the limit on calls in flight', () => {
     expect(await Promise.all(flood)).toEqual(flood.map((_, i) => `${i + 1}`))
   })
 
-  it('has a line of its own for a made-up key that claims a consumer', async () => {
-    const { run } = isolate({ maxRequests: 1 })
-    const by = (digest: string) =>
-      run(undefined, undefined, ['sluice:{c:acme}:state', `sluice:{c:acme}:key:${digest}`])
-    void by('first')
-    const flood = Array.from({ length: 10_000 }, () => by('made-up'))
-    expect(await by('made-up')).toBe('ERR_STORE_OVERLOAD')
-    expect(await Promise.race([...flood, by('real'), settle().then(() => 'waits')])).toBe('waits')
+  it('takes the first key of calls for their caller if nothing else names it', async () => {
+    const { world, answerAll, store, run, look } = isolate()
+    const flood = Array.from({ length: 1000 }, () => run())
+    const keys = ['sluice:{l:jobs}:state:account=a', 'sluice:{t:of-a-token}']
+    const other = store.run([{ script: RESET, keys, args: ['other'] }])
+    await answerAll()
+    await look()
+    expect(world.sizes).toEqual([1, 1, 50, 50])
+    await answerAll()
+    await look()
+    expect(await Promise.race([other, settle().then(() => 'waits')])).toEqual(['other'])
+    await Promise.race([Promise.all(flood), settle()])
   })
 
   it('sends a call of each of many callers before the second one of any', async () => {
     const { world, answerAll, run, look } = isolate()
     const order: number[] = []
     const all = Array.from({ length: 3 }, () =>
-      Array.from({ length: 120 }, (_, i) =>
-        run(undefined, () => order.push(i), [`sluice:{ip:192.0.2.${i}}:state`]),
-      ),
+      Array.from({ length: 120 }, (_, i) => run(undefined, () => order.push(i), `caller ${i}`)),
     ).flat()
     for (let looks = 0; looks < 8; looks++) {
       await answerAll()
@@ -177,7 +182,7 @@ describe('the limit on calls in flight', () => {
 
   it('has half of the free places for one caller, and then some for others', async () => {
     const { run } = isolate({ maxRequests: 1 })
-    const by = (consumer: string) => run(undefined, undefined, [`sluice:{c:${consumer}}:consumer`])
+    const by = (caller: string) => run(undefined, undefined, caller)
     void by('first')
     const flood = Array.from({ length: 10_000 }, () => by('flood'))
     expect(await by('flood')).toBe('ERR_STORE_OVERLOAD')

@@ -104,6 +104,18 @@ export function createDecideRequest(
     ...(credential && { subject: credential.subject }),
   })
 
+  /**
+   * Whose request waits in a flood. A caller that the store has not admitted lately waits with all others of its address, so a client that
+   * makes up keys has no more turns than any other.
+   */
+  function lineOf(caller: Caller): string | undefined {
+    const { address, addressIdentity, credential } = caller
+    if (credential?.isVerified) return `consumer ${credential.consumer}`
+    const seen = identifier.recall(caller)
+    if (isAdmitted(seen)) return `consumer ${seen.consumer}`
+    return address === undefined ? credential?.digest : `address ${addressIdentity}`
+  }
+
   const demandOf = ({ request, caller, matched, failure, ...more }: IdentifiedRequest): Demand => ({
     ...callerOf(caller),
     rules: demandRules(request, caller, matched, config.allow, {
@@ -122,7 +134,7 @@ export function createDecideRequest(
       return demandOf({ ...identified, caller, trafficClass })
     }
     try {
-      const options = { background, recall: () => identifier.recall(caller) }
+      const options = { background, recall: () => identifier.recall(caller), line: () => lineOf(caller) }
       const decided = await engine.decide({ ...demandOf(identified), inMode }, options)
       if (!trafficClass?.mayBeCritical) return { ...decided, caller, trafficClass }
       trafficClass = classOf(caller, matched, decided.outcome?.plan)
@@ -143,7 +155,7 @@ export function createDecideRequest(
     error: unknown,
     background: Background,
   ): Promise<DecidedCaller> {
-    const options = { background, recall: () => identifier.recall(caller) }
+    const options = { background, recall: () => identifier.recall(caller), line: () => lineOf(caller) }
     const candidates =
       trafficClass?.isCritical || trafficClass?.mayBeCritical
         ? matched.rules.filter(rule => !rule.isSystemLimit)

@@ -68,7 +68,7 @@ const FAULTS = {
     'store-refused',
   ],
   'has no scripts': [say(400, '{"error":"NOSCRIPT No matching script"}'), 'store-refused'],
-  'answers with HTML': [say(200, '<html>Log in</html>'), 'store-reply-invalid'],
+  'answers with HTML': [say(200, '<html>Log in</html>'), 'store-unreachable'],
   'answers with an error in HTML': [say(502, '<html>Bad Gateway</html>'), 'store-unreachable'],
   'answers with half a reply': [say(200, '{"result":[1,'), 'store-unreachable'],
   'answers without a list': [answer('"OK"'), 'store-reply-invalid'],

@@ -35,6 +35,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/set-ups/redis-option-cluster.test.ts',
     'test/store/conformance-cluster.test.ts',
     'test/store/conformance-faults.test.ts',
+    'test/store/conformance-replies.test.ts',
     'test/set-ups/rpc-death.test.ts',
     'test/usage/charges.test.ts',
     'test/usage/workerd.test.ts',

@@ -25,7 +25,7 @@ const call = (text: string, ...keys: string[]): ScriptCall => ({
 const increment = (key: string) => call("return redis.call('INCR', KEYS[1])", key)
 
 describeOnCluster('a store', start => {
-  describe.each(STORE_KINDS)('$name', ({ open, isDirect }) => {
+  describe.each(STORE_KINDS.filter(({ hasCluster }) => hasCluster))('$name', ({ open, isDirect }) => {
     let cluster: TestCluster
     let opened: OpenStore
     beforeAll(async () => {

@@ -51,6 +51,7 @@ export const LEFT_OUT: Readonly<Record<string, readonly string[]>> = {
     'test/api/command-line.test.ts',
     'test/api/lint.test.ts',
     'test/client/workerd.test.ts',
+    'test/store/workerd.test.ts',
     'test/e2e/api-clients.test.ts',
     'test/e2e/api.test.ts',
     'test/e2e/bullmq.test.ts',

@@ -4,6 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createScript } from '../../src/script/create-script.ts'
+import type { Store } from '../../src/store/store.ts'
 import { createDeadlineClock } from '../support/deadline-clock.ts'
 import { startTcpProxy, type TcpFault, type TcpProxy, targetOf } from '../support/fault-proxy.ts'
 import { PATIENT, PATIENT_MS } from '../support/patience.ts'
@@ -102,6 +103,19 @@ describe.skipIf(title).each(PLACES)(`a store $name: a reply of $place${title}`, 
     })
   }
 
+  async function expectTruth(fates: ReadonlyMap<string, string>): Promise<void> {
+    const ran = ((await redis.send('LRANGE', 'notes', '0', '-1')) as Buffer[]).map(String)
+    expect(ran, 'no call runs twice').toEqual([...new Set(ran)])
+    for (const [name, fate] of fates) {
+      if (fate === 'ran') expect(ran, name).toContain(name)
+      else if (fate !== 'may-have-run') expect(ran, name).not.toContain(name)
+    }
+  }
+
+  const echoOf = (store: Store) => () =>
+    store.run([{ script: ECHO, keys: ['k'], args: ['own'] }]).catch(() => [])
+  const note = (name: string) => ({ script: NOTE, keys: ['notes'], args: [name] })
+
   /** Sends calls while the n-th reply is faulty. @returns whether there was an n-th reply, and what is said of each call */
   async function spoil(n: number, fault: Fault, isHanging: boolean) {
     for (const command of [
@@ -110,17 +124,16 @@ describe.skipIf(title).each(PLACES)(`a store $name: a reply of $place${title}`, 
     ])
       await redis.send(...command)
     const { store, close } = await openStore(isHanging ? 300 : PATIENT_MS)
-    const echo = () => store.run([{ script: ECHO, keys: ['k'], args: ['own'] }]).catch(() => [])
+    const echo = echoOf(store)
     await expect.poll(echo, PATIENT).toEqual(['own'])
     const { promise: late, resolve: endLate } = Promise.withResolvers<void>()
     const armed = proxy.arm(fault(late), i => i === n)
     const fates = new Map<string, string>()
     // The first has to bring its script.
     for (const names of [['a'], ['b', 'c'], ['d']]) {
-      const calls = names.map(name => ({ script: NOTE, keys: ['notes'], args: [name] }))
       let isEnded = false
       const ended = store
-        .run(calls)
+        .run(names.map(note))
         .catch(error => names.map(() => error))
         .finally(() => {
           isEnded = true
@@ -136,13 +149,8 @@ describe.skipIf(title).each(PLACES)(`a store $name: a reply of $place${title}`, 
     endLate()
     await expect.poll(echo, PATIENT).toEqual(['own'])
     for (let i = 0; i < 3; i++) expect(await echo()).toEqual(['own'])
-    const ran = ((await redis.send('LRANGE', 'notes', '0', '-1')) as Buffer[]).map(String)
     await close()
-    expect(ran, 'no call runs twice').toEqual([...new Set(ran)])
-    for (const [name, fate] of fates) {
-      if (fate === 'ran') expect(ran, name).toContain(name)
-      else if (fate !== 'may-have-run') expect(ran, name).not.toContain(name)
-    }
+    await expectTruth(fates)
     return { wasSpoiled, fates: [...new Set(fates.values())] }
   }
 
@@ -161,6 +169,24 @@ describe.skipIf(title).each(PLACES)(`a store $name: a reply of $place${title}`, 
     expect(fates).toContain('ran')
     if (isHanging) expect(fates).toContain('may-have-run')
   }
+
+  it('comes for each call once, although the connection was broken before it', async () => {
+    await redis.send('DEL', 'notes')
+    const { store, close } = await openStore(PATIENT_MS)
+    const fates = new Map<string, string>()
+    for (let n = 0; n < 30; n++) {
+      await expect.poll(echoOf(store), PATIENT).toEqual(['own'])
+      proxy.cut()
+      // The client may not know yet that its connection is gone.
+      if (n % 2) await new Promise(setImmediate)
+      await store.run([note(`${n}`)]).then(
+        () => fates.set(`${n}`, 'ran'),
+        ({ fate }) => fates.set(`${n}`, fate),
+      )
+    }
+    await close()
+    await expectTruth(fates)
+  })
 
   it.each(AT_ONCE)('%s', async (_, fault) => await spoilEach(fault, false))
   it.each(UNTIL_DEADLINE)('%s', async (_, fault) => await spoilEach(fault, true))

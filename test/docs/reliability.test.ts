@@ -6,6 +6,7 @@ import { ORIGIN_FAULTS } from '../anomaly/faults-of-origin.ts'
 import { REDIS_FAULTS } from '../anomaly/faults-of-redis.ts'
 import { STORE_FAULTS } from '../anomaly/faults-of-store.ts'
 import { REDIS_EVENTS } from '../anomaly/redis-events.ts'
+import { STORE_KINDS } from '../support/store-kinds.ts'
 
 const page = readFileSync(new URL('../../docs/internals/reliability.md', import.meta.url), 'utf8')
 const tables = new Map(
@@ -21,6 +22,10 @@ describe('the page about reliability', () => {
   ])('has a line for each way to fail: %s', (name, ways) => {
     const lines = tables.get(name)!.trim().split('\n').slice(2)
     expect(lines.map(line => line.split(' | ')[0]!.replace(/^\| /, ''))).toEqual(ways.map(({ name }) => name))
+  })
+
+  it.each(STORE_KINDS)('names the way to a store that the suites run on: $name', ({ name }) => {
+    expect(page.replaceAll('\n', ' ')).toContain(name)
   })
 
   it('has the result of the last soak', () => {

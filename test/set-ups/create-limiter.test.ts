@@ -5,6 +5,7 @@ import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { switchRule } from '../../src/ops/switches.ts'
 import { createLimiter } from '../../src/set-ups/limits/create-limiter.ts'
 import { type FastStore, startFastStore } from '../support/fast-store.ts'
+import { PATIENT } from '../support/patience.ts'
 
 const CONFIG: ConfigInput = {
   environment: 'live',
@@ -47,6 +48,35 @@ describe('createLimiter', () => {
     await switchRule(admin('live'), 'calls/long', { mode: 'off', by: 'ops', at: new Date(0) })
     const limiter = createLimiter(CONFIG, { env: store.env })
     for (let i = 0; i < 3; i++) expect((await limiter.limit('calls')).allowed).toBe(true)
+  })
+
+  it('logs an outage once, with its cause, at the first call, when the breaker opens, and when the store is back', async () => {
+    const lines: object[] = []
+    for (const level of ['warn', 'info'] as const)
+      vi.spyOn(console, level).mockImplementation(line => void lines.push(JSON.parse(line)))
+    let isDown = true
+    const fetch = globalThis.fetch
+    vi.spyOn(globalThis, 'fetch').mockImplementation(async (...request) =>
+      isDown ? Response.json({ error: 'WRONGPASS secret' }, { status: 401 }) : await fetch(...request),
+    )
+    const long = { name: 'long', algorithm: 'fixed-window', limit: 1000, period: '300d' } as const
+    const limiter = createLimiter({ ...CONFIG, limits: { calls: [long] } }, { env: store.env })
+    const cause = 'store-refused'
+    const detail = 'The store answered WRONGPASS. Check UPSTASH_REDIS_REST_TOKEN.'
+    const degraded = { level: 'warn', event: 'degraded', limit: 'calls', cause, detail, skipped: 0 }
+    const lost = { level: 'warn', event: 'store-lost', cause, detail, skipped: 0 }
+    await limiter.limit('calls')
+    expect(lines).toEqual([degraded])
+    for (let i = 0; i < 20; i++) expect((await limiter.limit('calls')).degraded).toBeDefined()
+    expect(lines).toEqual([degraded, lost])
+    isDown = false
+    await expect.poll(async () => (await limiter.limit('calls')).degraded, PATIENT).toBeUndefined()
+    const back = { level: 'info', event: 'store-back', after_ms: expect.any(Number), skipped: 0 }
+    expect(lines).toEqual([degraded, lost, back])
+    isDown = true
+    await limiter.limit('calls')
+    expect(lines).toEqual([degraded, lost, back, degraded])
+    await limiter.close()
   })
 
   it('names the missing variables', () => {

@@ -4,7 +4,9 @@ import { SLOTS, slotOf } from '../../src/node/rest-bridge/key-slot.ts'
 import { createScript } from '../../src/script/create-script.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
 import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
+import { startTcpProxy, type TcpFault, targetOf } from '../support/fault-proxy.ts'
 import { PATIENT } from '../support/patience.ts'
+import { endOfCommand } from '../support/resp.ts'
 import { type OpenStore, STORE_KINDS } from '../support/store-kinds.ts'
 
 /** A key for each of the three nodes, which own a third of the slots each. */
@@ -25,7 +27,7 @@ const call = (text: string, ...keys: string[]): ScriptCall => ({
 const increment = (key: string) => call("return redis.call('INCR', KEYS[1])", key)
 
 describeOnCluster('a store', start => {
-  describe.each(STORE_KINDS)('$name', ({ open, isDirect }) => {
+  describe.each(STORE_KINDS.filter(({ hasCluster }) => hasCluster))('$name', ({ open, isDirect }) => {
     let cluster: TestCluster
     let opened: OpenStore
     beforeAll(async () => {
@@ -106,6 +108,58 @@ describeOnCluster('a store', start => {
           ['INCR', B],
         ]),
       ).rejects.toMatchObject({ kind: 'store' })
+    })
+
+    it('runs no call twice while the replies of a node are lost, cut off or not sent, each in turn', async () => {
+      const [, second] = cluster.nodes
+      const proxy = await startTcpProxy(targetOf(second!.url), endOfCommand)
+      await cluster.announce(second!, proxy.port)
+      const own = await open(cluster.url, {
+        cluster: true,
+        deadlineMs: isDirect ? 500 : 3000,
+        connectMs: 500,
+      })
+      const note = (key: string, name: number) => ({
+        ...{
+          script: createScript("return redis.call('RPUSH', KEYS[1], ARGV[1])"),
+          keys: [key],
+          args: [`${name}`],
+        },
+      })
+      const notes = async (i: number) =>
+        ((await cluster.nodes[i]!.ask('LRANGE', KEYS[i]!, '0', '-1')) as Buffer[]).map(String)
+      const faults: TcpFault[] = [
+        { reply: client => void client.resetAndDestroy() },
+        { request: client => void client.resetAndDestroy() },
+        { reply: (client, bytes) => void client.end(bytes.subarray(0, bytes.length / 2)) },
+        { reply: () => new Promise(() => {}) },
+      ]
+      for (const fault of faults) {
+        for (const n of [1, 2, 3]) {
+          await expect
+            .poll(() => own.store.run([increment(B.replace('state', 'warm'))]).catch(() => []), PATIENT)
+            .toEqual([expect.any(Number)])
+          await cluster.empty()
+          const armed = proxy.arm(fault, i => i === n)
+          const fates = []
+          for (let name = 0; name < 3; name++) {
+            const calls = KEYS.map(key => note(key, name))
+            const replies = await own.store.run(calls).catch(error => calls.map(() => error))
+            fates.push(replies.map(reply => reply?.fate ?? 'ran'))
+          }
+          expect(armed.spoiled()).toBe(1)
+          await armed.disarm()
+          for (const i of [0, 1, 2]) {
+            const ran = await notes(i)
+            expect(new Set(ran).size, 'no call runs twice').toBe(ran.length)
+            for (const [name, fate] of fates.entries())
+              if (fate[i] !== 'may-have-run') expect(ran.includes(`${name}`), fate[i]).toBe(fate[i] === 'ran')
+          }
+        }
+      }
+      await own.close()
+      await cluster.announce(second!, 0)
+      await proxy.close()
     })
 
     it('fails only the calls of a node that does not answer, or is gone, and finds it again', async () => {

@@ -296,6 +296,32 @@ describe.skipIf(title).each(STORE_KINDS)(`a store $name${title}`, ({ open, isDir
     await expect.poll(() => failureOf(store.run([FINE])), PATIENT).not.toMatchObject({ code: 'no failure' })
   })
 
+  it('reports a password that was changed, and recovers when it is changed back', async () => {
+    await redis.send('ACL', 'SETUSER', 'app', 'on', '>right', '~*', '+@all')
+    const { store } = await openStore({}, `redis://app:right@127.0.0.1:${proxy.port}`)
+    await store.run([note('before')])
+    await redis.send('ACL', 'SETUSER', 'app', '<right', '>other')
+    proxy.cut()
+    await expect
+      .poll(() => failureOf(store.run([note('refused')])), PATIENT)
+      .toEqual(
+        isDirect
+          ? {
+              ...{ code: 'ERR_STORE_REFUSED', fate: 'answered' },
+              message:
+                'The store answered WRONGPASS. Check the user and the password in the URL of Redis, or of the client.',
+            }
+          : {
+              ...{ code: 'ERR_STORE_UNREACHABLE', fate: 'may-have-run' },
+              message: 'The bridge cannot reach its Redis.',
+            },
+      )
+    await redis.send('ACL', 'SETUSER', 'app', '>right')
+    await recovers(store)
+    expect(await notes()).toEqual(['before'])
+    await forget()
+  })
+
   it('administration says the same of failures, without keys', async () => {
     const { admin } = await openStore({ connectMs: 2000 })
     const armed = proxy.arm({ request: client => void client.resetAndDestroy() }, n => n === 1)

@@ -16,7 +16,7 @@ const AT_ONCE = sized(1000, 200)
 const INCREMENT = "return redis.call('INCR', KEYS[1])"
 
 describeOnRedis('a store', (start, kind) => {
-  describe.each(STORE_KINDS)('$name', ({ open }) => {
+  describe.each(sized(STORE_KINDS, STORE_KINDS.slice(0, 2)))('$name', ({ open }) => {
     let redis: TestRedis
     let opened: OpenStore
     beforeAll(async () => {

@@ -42,6 +42,20 @@ describe('the deadline of a call', () => {
     expect(world.time - startedAt).toBeLessThan(10_000 + 5000)
   })
 
+  it('expires in time beside others, whose timers take time', () => {
+    const { world, pass, timer, lag } = isolate()
+    // As in workerd on a busy machine.
+    const slowTimer: typeof timer = (ms, run) =>
+      timer(ms, () => {
+        world.time += 8
+        run()
+      })
+    const startedAt = world.time
+    const deadlines = Array.from({ length: 10 }, () => startDeadline(1000, { lag, timer: slowTimer }))
+    while (world.time < startedAt + 2000) pass(1)
+    expect(deadlines.map(deadline => deadline.failure()?.code)).toEqual(Array(10).fill('ERR_STORE_TIMEOUT'))
+  })
+
   it('expires even if the clock is set back', () => {
     const { world, start, pass } = isolate()
     const deadline = start()

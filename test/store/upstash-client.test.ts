@@ -1,6 +1,7 @@
 /** Commands through @upstash/redis: each is sent once and as it is, the answers are not read as JSON, and any other answer has a clear error. */
-import { createServer, type IncomingMessage } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { inspect } from 'node:util'
 import { Redis } from '@upstash/redis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
@@ -8,7 +9,7 @@ import { upstashStore } from '../../src/store/upstash.ts'
 import { type RestCommand, RestError, upstashClient } from '../../src/store/upstash-client.ts'
 import { startCountingProxy } from '../support/counting-proxy.ts'
 import { listen } from '../support/listen.ts'
-import { PATIENT_MS } from '../support/patience.ts'
+import { PATIENT, PATIENT_MS } from '../support/patience.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
 const signal = AbortSignal.timeout(PATIENT_MS)
@@ -143,10 +144,48 @@ describe('an answer that is not one of the protocol', () => {
     proxy.fault = (_, response) => void response.writeHead(status).end(text)
     const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
     const calls = Array.from({ length: count }, () => ({ command: 'GET', key: 'sluice:{a}' }) as const)
-    await expect(store.run(calls)).rejects.toMatchObject({ code, fate })
+    const error = await store.run(calls).catch(error => error)
+    expect(error).toMatchObject({ code, fate })
+    // The client quotes the commands.
+    expect(inspect(error)).not.toContain('sluice:')
     expect(proxy.count()).toBe(1)
     await proxy.close()
   })
+})
+
+it('requests have no headers of telemetry and encoding, and those of decisions none of earlier writes', async () => {
+  const sent: string[][] = []
+  const proxy = await startCountingProxy('http://127.0.0.1:9')
+  proxy.fault = ({ headers }, response) => {
+    sent.push(Object.keys(headers).filter(name => name.startsWith('upstash')))
+    response.setHeader('upstash-sync-token', 'x').end('{"result":1}')
+  }
+  const at = { url: proxy.url, token: 't' }
+  for (const send of [upstashClient(at), upstashClient(at, { readYourWrites: true })])
+    for (let i = 0; i < 2; i++) await send([['PING']], signal)
+  expect(sent).toEqual([[], [], ['upstash-sync-token'], ['upstash-sync-token']])
+  await proxy.close()
+})
+
+it('each of many calls at once ends by its own signal', async () => {
+  const waiting = new Map<string, ServerResponse>()
+  const proxy = await startCountingProxy('http://127.0.0.1:9')
+  proxy.fault = async (request, response) => {
+    waiting.set(JSON.parse(String(Buffer.concat(await request.toArray())))[1], response)
+  }
+  const send = upstashClient({ url: proxy.url, token: 't' })
+  const calls = Array.from({ length: 40 }, (_, i) => {
+    const controller = new AbortController()
+    const answer = send([['GET', String(i)]], controller.signal).catch(error => error)
+    return { i, answer, abort: () => controller.abort(new Error(`signal ${i}`)) }
+  })
+  await expect.poll(() => waiting.size, PATIENT).toBe(40)
+  for (const { i, abort } of calls) if (i % 2) abort()
+  await expect.poll(() => proxy.abandoned(), PATIENT).toBe(20)
+  for (const [i, response] of waiting) response.end(JSON.stringify({ result: i }))
+  for (const { i, answer } of calls)
+    expect(await answer).toEqual(i % 2 ? new Error(`signal ${i}`) : [{ result: String(i) }])
+  await proxy.close()
 })
 
 it.each([

@@ -170,6 +170,17 @@ export class TestCluster {
     }
   }
 
+  /** Makes a node tell clients another port, such as that of a proxy. @param port 0: its own */
+  async announce(node: TestNode, port: number): Promise<void> {
+    await node.ask('CONFIG', 'SET', 'cluster-announce-port', String(port))
+    const until = Date.now() + AGREE_MS
+    for (const other of this.nodes)
+      while (!String(await other.ask('CLUSTER', 'NODES')).includes(`127.0.0.1:${port || node.port}@`)) {
+        if (Date.now() > until) throw new Error('The nodes of the cluster do not learn the port.')
+        await new Promise(resolve => setTimeout(resolve, 20))
+      }
+  }
+
   /** The owner of a slot, by the slot map of the first node. */
   async ownerOf(slot: number): Promise<TestNode> {
     const ranges = (await this.nodes[0]!.ask('CLUSTER', 'SLOTS')) as [number, number, [Buffer, number]][]

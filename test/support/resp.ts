@@ -1,4 +1,4 @@
-/** The part of the Redis protocol that a proxy needs. */
+/** The parts of the Redis protocol and of HTTP that a proxy needs. */
 
 /** The end of the first command, which is a list of texts with their lengths. @returns 0 if the command is incomplete */
 export function endOfCommand(bytes: Buffer): number {
@@ -23,4 +23,13 @@ function lineAt(bytes: Buffer, start: number, kind: string): { number: number; e
 export function commandOf(...words: readonly string[]): Buffer {
   const texts = words.map(word => `$${Buffer.byteLength(word)}\r\n${word}\r\n`)
   return Buffer.from(`*${words.length}\r\n${texts.join('')}`)
+}
+
+/** The end of the first HTTP request, whose body has a length. @returns 0 if it is incomplete */
+export function endOfRequest(bytes: Buffer): number {
+  const body = bytes.indexOf('\r\n\r\n') + 4
+  if (body < 4) return 0
+  const [, length = 0] = /^content-length: *(\d+)/im.exec(bytes.toString('latin1', 0, body)) ?? []
+  const end = body + Number(length)
+  return end <= bytes.length ? end : 0
 }

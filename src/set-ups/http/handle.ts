@@ -10,6 +10,7 @@ import { countsByField } from '../../config/identity-parts.ts'
 import type { CallerExchange } from '../../credentials/caller-memory.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
+import { logStoreChange } from '../../limiter/outage/log-store-change.ts'
 import { createLog, type Log } from '../../log.ts'
 import { createMetrics } from '../../metrics/create-metrics.ts'
 import type { MetricsSource } from '../../metrics/metrics-reader.ts'
@@ -137,12 +138,7 @@ export function createHandler(
   const topCallers = config.stats?.topCallers && parts.createTopCallers(config.stats.topCallers)
   const stats =
     config.stats && parts.createStatsRecorder(store, { ...timing, ...config.stats, topCallers, measurements })
-  const { report, reportStoreChange, reportUnknownAddress, reportEmptyStore } = createReporter(
-    config,
-    stats,
-    log,
-    reporting,
-  )
+  const { report, reportUnknownAddress, reportEmptyStore } = createReporter(config, stats, log, reporting)
   const identifier = createIdentifier(config, parts, variables, () => clock.now())
   if (platform.callers) identifier.shareWith(platform.callers)
   const originLoad = followsOrigin(config)
@@ -165,7 +161,7 @@ export function createHandler(
     onStoreChange(change) {
       emptyStore.noteOutage()
       measurements?.noteStoreChange(change.isOpen)
-      reportStoreChange(change)
+      logStoreChange(log, change)
     },
     stats,
     onFinish: reporting.onFinish,

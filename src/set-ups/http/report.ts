@@ -7,12 +7,10 @@ import type { Config } from '../../config/compile.ts'
 import type { AnalyticsDataset } from '../../config/environment.ts'
 import type { Decision } from '../../limiter/decision.ts'
 import type { Ending } from '../../limiter/engine-shape.ts'
-import { causeOf } from '../../limiter/evaluate.ts'
 import type { Log } from '../../log.ts'
 import { writeDataPoint } from '../../metrics/analytics.ts'
 import type { FlushTiming, StatsRecorder } from '../../metrics/flush.ts'
 import { isStoreFailure, KILLED, type Observation, refusingRuleNames } from '../../metrics/observation.ts'
-import type { StoreChange } from '../../trips/breaker.ts'
 import { type Caller, modeOf, verifiedConsumer } from './caller.ts'
 import { observe, type RequestDetails } from './observe.ts'
 import type { Ruling } from './ruling.ts'
@@ -32,8 +30,6 @@ export interface Reporter {
     details: RequestDetails & { caller: Caller | undefined },
     background: Background,
   ): void
-  /** Logs that the store failed or is back: one line each, independent of the number of requests. */
-  reportStoreChange(change: StoreChange): void
   /** Logs that the address of a client is unknown, although rules or lists of the config depend on it. */
   reportUnknownAddress(): void
   /** Logs that the store has no key. */
@@ -72,12 +68,6 @@ export function createReporter(
         if (!hasFailed) logException(log, error)
         hasFailed = true
       }
-    },
-
-    reportStoreChange(change) {
-      if (change.isOpen)
-        log('warn', 'store-lost', { cause: causeOf(change.cause), detail: change.cause.message })
-      else log('info', 'store-back', { after_ms: change.afterMs })
     },
 
     reportEmptyStore: () => log('warn', 'store-empty', { detail: NO_KEYS }),

@@ -17,6 +17,7 @@ import type { DecideOptions } from '../../limiter/engine-shape.ts'
 import { createEngineWithParts } from '../../limiter/engine-with-parts.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import { anyReserves } from '../../limiter/needs.ts'
+import { logStoreChange } from '../../limiter/outage/log-store-change.ts'
 import { prepareRefund } from '../../limiter/prepared-call.ts'
 import { newReservationId } from '../../limiter/reservations/reservation.ts'
 import { createLog } from '../../log.ts'
@@ -148,10 +149,16 @@ export function createGuardableLimiter<Further extends object = object>(
       stats &&
       parts.createMetricsReader?.(config, { store, stats, measurements }, {}, { now: nowMs }),
   )
+  /** Since the start, or since the store was back. */
+  let isOutageLogged = false
   const engine = createEngineWithParts(config, allRules, store, parts, {
     ...{ clock: { now: nowMs, elapsed: elapsedMs }, decideAt: clock.now, board },
     ...{ timer, log },
-    onStoreChange: ({ isOpen }) => measurements?.noteStoreChange(isOpen),
+    onStoreChange(change) {
+      measurements?.noteStoreChange(change.isOpen)
+      logStoreChange(log, change)
+      isOutageLogged = change.isOpen
+    },
     switchName: rule => `${limitOf.get((rule.ofCall?.base ?? rule) as LimitRule)}/${rule.name}`,
     credentials: 'refuse',
     stats,
@@ -236,6 +243,10 @@ export function createGuardableLimiter<Further extends object = object>(
       return refuse(name, identity, pause, decision)
     }
     const known = narrowDecision(decision)
+    // A mistake, such as a wrong password, is in the log after the first call, and not only when the breaker opens.
+    const { cause, detail } = known.degraded ?? {}
+    if (isStoreFailure(cause) && !isOutageLogged)
+      isOutageLogged = log('warn', 'degraded', { limit: name, cause, detail })
     const held = attempt?.end(outcome, known)
     // A refusal that was switched off while it was made has spent nothing, and gets nothing back.
     const isCharged = outcome === undefined || (outcome.status === 'admitted') === (known.kind === 'allowed')

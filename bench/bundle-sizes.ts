@@ -41,7 +41,7 @@ const WORKERS: Bundle[] = [
     what: 'Worker with the shipped config and a service binding for four limits',
     file: WITH_LIMITS,
     entry: `${GATEWAY}; ${BINDING}`,
-    most: 99.9,
+    most: 100,
     isOrdered: true,
   },
   {
@@ -82,7 +82,7 @@ const WORKERS: Bundle[] = [
     what: 'Worker with the shipped config, the API and limits of every kind',
     file: WITH_API_AND_ALL_LIMITS,
     entry: GATEWAY,
-    most: 137.2,
+    most: 137.3,
     isOrdered: true,
   },
   {

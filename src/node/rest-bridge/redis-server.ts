@@ -275,8 +275,13 @@ export class RedisServer {
 
   #createClient(url: string, connectMs: number): RawClient {
     const client = createRawClient(url, connectMs, this.#tls)
+    client.on('error', error => {
+      this.#noteFailure(error)
+      // The bytes were not RESP. node-redis drops them and goes on, so the replies behind them would go to other calls.
+      if (client === this.#client && client.isReady) this.#renew()
+    })
     // node-redis does not close a connection that is made after `destroy`. If the server does not answer, it would keep the process alive.
-    client.on('error', this.#noteFailure).on('connect', () => {
+    client.on('connect', () => {
       const isUsed = client === this.#client || client === this.#next
       if (this.#isLeft || !isUsed) client.destroy()
     })

@@ -17,6 +17,22 @@ import type { NewToken } from './tokens.ts'
 /** A time, or a text: a duration from now such as `24h`, a time such as `2030-12-31T18:00:00Z`, or `never`. */
 export type TimeInput = Date | string
 
+/**
+ * Refuses a field that an operation does not have: with a misspelled `expires`, a key would never expire.
+ * @throws AdminError `usage`
+ */
+export function checkFields(operation: string, input: object, known: readonly string[]): void {
+  const unknown = Object.keys(input).find(name => !known.includes(name))
+  if (unknown === undefined) return
+  throw new AdminError(
+    'usage',
+    `${operation} has no field '${unknown.slice(0, 60)}'. Fields: ${known.join(', ')}.`,
+  )
+}
+
+export const NEW_KEY_FIELDS = ['consumer', 'plan', 'label', 'mode', 'expires'] as const
+export const CHANGE_FIELDS = ['reason', 'until', 'by'] as const
+
 /** A key to create or to import. */
 export interface NewKeyInput {
   consumer: string

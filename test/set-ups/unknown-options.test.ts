@@ -32,3 +32,25 @@ it.each<[string, (options: object) => unknown]>([
 ])('%s takes the options it has', (_, call) => {
   expect(() => call({})).not.toThrow()
 })
+
+const CONFIG = {
+  plans: ['free'],
+  credentials: { accept: ['api-key' as const] },
+  rules: [
+    { name: 'minute', by: 'consumer' as const, algorithm: 'gcra' as const, limit: 9, period: '1m' as const },
+  ],
+}
+const admin = createAdmin(CONFIG, { env })
+const typo = { expire: '24h', untl: '24h' } as object
+
+it.each<[string, () => Promise<unknown>]>([
+  ['keys.create', () => admin.keys.create({ consumer: 'acme', ...typo })],
+  ['keys.import', () => admin.keys.import({ digest: '0'.repeat(64) }, { consumer: 'acme', ...typo })],
+  ['tokens.create', () => admin.tokens.create({ name: 'ci', scopes: ['stats:read'], ...typo })],
+  ['consumers.block', () => admin.consumers.block('acme', typo)],
+  ['switches.kill', () => admin.switches.kill(typo)],
+  ['switches.setRule', () => admin.switches.setRule('minute', { mode: 'off', ...typo })],
+  ['setOverride', () => admin.consumers.setOverride('acme', 'minute', { limit: 3, ...typo })],
+])('%s of createAdmin refuses a misspelled end, and writes nothing', async (_, call) => {
+  await expect(call()).rejects.toMatchObject({ kind: 'usage', message: expect.stringMatching(/expire/) })
+})

@@ -14,7 +14,15 @@ import {
   type SettingsDocument,
   settingsDocument,
 } from '../documents/consumers.ts'
-import { type ChangeInput, checkRuleMode, parseEnd, parseSignature, type TimeInput } from '../inputs.ts'
+import {
+  CHANGE_FIELDS,
+  type ChangeInput,
+  checkFields,
+  checkRuleMode,
+  parseEnd,
+  parseSignature,
+  type TimeInput,
+} from '../inputs.ts'
 import { parseConsumerName, parsePlan, parseShortText } from '../names.ts'
 import {
   compileOverride,
@@ -56,6 +64,7 @@ export function administerConsumers(context: AdminContext) {
 
     /** Refuses all requests of a consumer with a 403. */
     async block(consumer: string, change: ChangeInput = {}): Promise<ConsumerChangeDocument> {
+      checkFields('consumers.block', change, CHANGE_FIELDS)
       const signature = parseSignature(change, by)
       const name = await parseConsumerName(consumer)
       return consumerChangeDocument(name, await blockConsumer(signedBy(context, signature), name, signature))

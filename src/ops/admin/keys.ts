@@ -15,6 +15,8 @@ import {
   rotatedKeyDocument,
 } from '../documents/keys.ts'
 import {
+  checkFields,
+  NEW_KEY_FIELDS,
   type NewKeyInput,
   parseNewKey,
   parseOpaqueKey,
@@ -35,12 +37,14 @@ export function administerKeys({ store, config }: Pick<AdminContext, 'store' | '
   return {
     /** Creates an API key. Only this document has its secret. */
     async create(input: NewKeyInput): Promise<CreatedKeyDocument> {
+      checkFields('keys.create', input, NEW_KEY_FIELDS)
       mustSign()
       return createdKeyDocument(await createKey(store, await parseNewKey(input, config.plans)))
     },
 
     /** Imports a key that was made elsewhere. Requests with it need `credentials.opaqueKeys` in the config. */
     async import(key: OpaqueKey, input: NewKeyInput): Promise<KeyDocument> {
+      checkFields('keys.import', input, NEW_KEY_FIELDS)
       return keyDocument(await importKey(store, parseOpaqueKey(key), await parseNewKey(input, config.plans)))
     },
 

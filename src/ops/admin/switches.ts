@@ -9,7 +9,15 @@ import {
   type SwitchesDocument,
   switchesDocument,
 } from '../documents/switches.ts'
-import { type ChangeInput, checkRuleMode, checkShare, parseSignature, switchOf } from '../inputs.ts'
+import {
+  CHANGE_FIELDS,
+  type ChangeInput,
+  checkFields,
+  checkRuleMode,
+  checkShare,
+  parseSignature,
+  switchOf,
+} from '../inputs.ts'
 import { listOverridesOfLimits } from '../overrides.ts'
 import {
   checkRuleChange,
@@ -36,6 +44,7 @@ export function administerSwitches(context: AdminContext) {
 
     /** Turns the kill switch on: no rule limits a request until it ends or is turned off. */
     async kill(change: ChangeInput = {}): Promise<SwitchesDocument> {
+      checkFields('switches.kill', change, CHANGE_FIELDS)
       const signed = switchOf(parseSignature(change, by))
       return switchesDocument(await killLimits(signedBy(context, signed), signed), config)
     },
@@ -47,6 +56,7 @@ export function administerSwitches(context: AdminContext) {
 
     /** Changes the mode of a rule, or the share of callers that it is enforced for. @param rule of a limit by name: `<limit>/<rule>` */
     async setRule(rule: string, { mode, share, ...change }: RuleChangeInput): Promise<SwitchesDocument> {
+      checkFields('switches.setRule', change, ['mode', 'share', ...CHANGE_FIELDS])
       checkRuleMode(mode)
       checkShare(share)
       checkRuleChange({ mode, share })

@@ -9,7 +9,7 @@ import {
   type TokenDocument,
   tokenDocument,
 } from '../documents/tokens.ts'
-import { type NewTokenInput, parseNewToken, parseOverlap } from '../inputs.ts'
+import { checkFields, type NewTokenInput, parseNewToken, parseOverlap } from '../inputs.ts'
 import { createToken, findToken, listTokens, revokeToken, rotateToken } from '../tokens.ts'
 
 export type TokenAdmin = ReturnType<typeof administerTokens>
@@ -18,6 +18,7 @@ export function administerTokens({ store, config, by }: AdminContext) {
   return {
     /** Creates a service token for the HTTP API. Only this document has the token. */
     async create(input: NewTokenInput): Promise<CreatedTokenDocument> {
+      checkFields('tokens.create', input, ['name', 'scopes', 'expires'])
       return createdTokenDocument(
         await createToken(store, { ...parseNewToken(input, config.limits.keys()), by }),
       )

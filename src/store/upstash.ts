@@ -77,10 +77,13 @@ function refusalOf(message: string, isOfSome = false): GatewayError {
     )
   }
   // An error of Redis begins with its code. Any other answer is of a server between here and Redis, perhaps after the call has run.
-  if (!/^([A-Z]{2,20}\b|Unauthorized)/.test(message))
+  if (OF_SERVER.test(message) || !/^([A-Z]{2,20}\b|Unauthorized)/.test(message))
     return unreachableError(' (the answer is not one of Redis)')
   return refusal(message, REMEDIES, isOfSome)
 }
+
+/** Errors of a server between here and Redis that look like one of Redis. */
+const OF_SERVER = /^ERR (internal|bad gateway|service unavailable|gateway timeout)/i
 
 const REMEDIES = {
   credentials: 'Check UPSTASH_REDIS_REST_TOKEN.',

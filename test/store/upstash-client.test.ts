@@ -134,6 +134,7 @@ describe('an answer that is not one of the protocol', () => {
     [504, '{"message":"timeout"}', 1, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
     [403, 'null', 1, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
     [429, '{"error":"slow down"}', 2, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
+    [500, '{"error":"ERR internal error"}', 1, 'ERR_STORE_UNREACHABLE', 'may-have-run'],
     [400, '{"error":"ERR max requests limit exceeded"}', 2, 'ERR_STORE_QUOTA', 'answered'],
     [401, '{"error":"Unauthorized"}', 2, 'ERR_STORE_REFUSED', 'answered'],
     [400, '{"error":"ERR syntax"}', 2, 'ERR_STORE_REFUSED', 'answered'],

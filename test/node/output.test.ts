@@ -37,6 +37,8 @@ it('a terminal breaks no word: sentences have breaks between words, tables and c
   const colored = wrapped(`\u001b[31m${'red '.repeat(15)}\u001b[39mplain`, screen)
   expect(colored.split('\n')).toEqual([`\u001b[31m${'red '.repeat(14)}red`, '\u001b[39mplain'])
   expect(wrapped(sentence, { isTTY: false, columns: 60 })).toBe(sentence)
+  for (const columns of [0, undefined])
+    expect(wrapped(sentence, { isTTY: true, columns } as never)).toBe(sentence)
 })
 
 it('the mistakes of a config keep their indent', () => {

@@ -44,9 +44,12 @@ type Screen = Pick<NodeJS.WriteStream, 'isTTY' | 'columns'>
 /** Rows of a table, and commands to paste. */
 const NOT_WRAPPED = /^ {4}|\S {2,}\S/
 
-/** Breaks sentences between words, because a terminal breaks them anywhere. For another stream, nothing is changed. */
+/**
+ * Breaks sentences between words, because a terminal breaks them anywhere. For another stream, and a terminal of an unknown width (0 in some
+ * containers), nothing is changed.
+ */
 export const wrapped = (text: string, screen: Screen, isKept: RegExp = NOT_WRAPPED): string =>
-  screen.isTTY
+  screen.isTTY && screen.columns > 0
     ? text
         .split('\n')
         .map(line => (isKept.test(line) ? line : new Help().boxWrap(line, screen.columns)))

@@ -392,7 +392,7 @@ describe('a failure', () => {
     expect([code, stderr]).toEqual([
       1,
       expect.stringMatching(
-        /^The store could not be reached \(HTTP 500\)\. Nothing was changed\. Try again later\.\nRequest ID: [0-9a-f-]{36}\n$/,
+        /^The store could not be reached \(the answer is not one of Redis\)\. Nothing was changed\. Try again later\.\nRequest ID: [0-9a-f-]{36}\n$/,
       ),
     ])
   })

@@ -3,7 +3,7 @@
  * bundler drops the others. Do not import from this file by hand.
  */
 // First: in a bundle, modules have the order in which they are imported. Compression looks back only 32 kB, so a good order makes Workers smaller.
-import '#upstash'
+import '@upstash/redis/cloudflare'
 import 'hono/tiny'
 import 'valibot'
 import '@noble/hashes/sha2.js'

@@ -86,7 +86,7 @@ export interface WhyFacts {
   refusalsSince?: Date
   /** The last change of the consumer. null: none is on record. Absent: not read. */
   lastChange?: AuditEntry | null
-  /** The changes of the consumer around the first of its current refusals, or the last ones if there is none; the newest first. */
+  /** The changes of the consumer around its first refusal; without a refusal, its latest changes. The newest is first. */
   changes?: readonly AuditEntry[]
 }
 

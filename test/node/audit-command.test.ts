@@ -114,7 +114,7 @@ it('the trail, the history of switches and the last change of a consumer are sho
   })
 })
 
-it('says changes in words, without values that nobody has set', async () => {
+it('says changes in words, and leaves out default values', async () => {
   const why = ['--by', 'alice', '--reason', 'ticket 42']
   await run('consumers', 'override', 'acme', 'minute', '--limit', '5', ...why)
   await run('consumers', 'override', 'acme', 'minute', '--limit', '9', '--burst', '2', ...why)

@@ -19,7 +19,7 @@ it.each([
   },
 )
 
-it('if there is none, the wanted port is named', async () => {
+it('names the wanted port if no port near it is free', async () => {
   expect(await freePorts([8787], async () => false)).toEqual([8787])
 })
 
